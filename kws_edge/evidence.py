@@ -1,0 +1,65 @@
+"""From logits to Dirichlet parameters, and from those to probability, vacuity and entropy; numpy only.
+
+This is the reference for the head that is fused into every ONNX file: the graph computes the same formulas in the
+same order, and tests hold the two to 1e-4. Arrays are [..., K], the last axis is the class.
+
+Source: "Plug-in Losses for Evidential Deep Learning", section on evidential classifiers; subjective logic for vacuity.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.variants import Variant
+
+Array = npt.NDArray[Any]
+"""A float array; results have the floating dtype of what was given (float64 for integers)."""
+
+LOGIT_LIMIT = 80.0
+"""Logits are clamped to ±80: e^80 · K and its reciprocal are both finite, normal float32 numbers for K up to 6000."""
+
+
+def softplus(x: npt.ArrayLike) -> Array:
+    """log(1 + eˣ), accurate over the whole range, positive down to x = -80.
+
+    max(x, 0) + 2·atanh(u / (2 + u)) with u = e^-|x|, which is log1p(u) written with operators that ONNX has.
+    """
+    x = np.asarray(x)
+    u = np.exp(-np.abs(x))
+    return np.maximum(x, 0) + 2 * np.arctanh(u / (2 + u))
+
+
+def evidence(logits: npt.ArrayLike, variant: Variant) -> Array:
+    """e = τ(z), with z clamped to ±LOGIT_LIMIT so that e is finite and positive. [..., K] → [..., K]."""
+    z = np.clip(np.asarray(logits), -LOGIT_LIMIT, LOGIT_LIMIT)
+    return np.exp(z) if variant.activation == "exp" else softplus(z)
+
+
+def alpha(logits: npt.ArrayLike, variant: Variant) -> Array:
+    """Dirichlet parameters α = φ(τ(z)), each finite and above 0. [..., K] → [..., K]."""
+    return evidence(logits, variant) + variant.alpha_offset
+
+
+def probability(alpha: npt.ArrayLike) -> Array:
+    """The Dirichlet's mean p̂ = α / Σα. [..., K] → [..., K], sums to 1."""
+    a = np.asarray(alpha)
+    return a / a.sum(axis=-1, keepdims=True)
+
+
+def vacuity(alpha: npt.ArrayLike, variant: Variant) -> Array:
+    """u = K / (Σe + K), in (0, 1]: 1 where there is no evidence at all. [..., K] → [...].
+
+    For φ(e) = e + 1 this is K/α₀; for φ(e) = e it is the shifted form, since K/α₀ could exceed 1.
+    """
+    a = np.asarray(alpha)
+    K = a.shape[-1]
+    return K / (a.sum(axis=-1) + K * (1 - variant.alpha_offset))
+
+
+def entropy(alpha: npt.ArrayLike) -> Array:
+    """Entropy of p̂ over its maximum, -Σ p̂ log p̂ / log K, in [0, 1]. [..., K] → [...]. Needs K ≥ 2."""
+    p = probability(alpha)
+    tiny = np.finfo(p.dtype).tiny  # p log p → 0 as p → 0, without a log of zero
+    h = -(p * np.log(np.maximum(p, tiny))).sum(axis=-1) / np.log(p.shape[-1])
+    return np.clip(h, 0, 1)

@@ -1,0 +1,169 @@
+"""The front end: 16 kHz samples to mel-frequency cepstral coefficients, for a whole clip and one hop at a time.
+
+Each frame depends on its own 400 samples alone (no pre-emphasis, no normalisation, no padded last frame), so a stream
+gives exactly the frames of the whole clip. The arithmetic is that of python_speech_features.mfcc with
+winfunc=hanning, nfft=512, nfilt=numcep=64, preemph=0, ceplifter=0, appendEnergy=False; in particular the power
+spectrum is divided by the FFT size. It runs in float64: in float32 the rounding of a loud frame's FFT shows in the
+logarithm of its quietest filters.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.errors import AudioError, SettingError
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontEnd:
+    """Settings of the front end, kept in every model file. Lengths are in samples, frequencies in Hz.
+
+    `log_floor` bounds the filter energies from below before the logarithm. 1e-10 is what white noise at about
+    -95 dBFS leaves in a filter: just above the rounding noise of 16-bit audio, so nothing that a 16-bit recording
+    holds is lost, digital silence is finite, and two decoders of the same quiet clip agree.
+    """
+
+    sample_rate: int = 16_000
+    window: int = 400  # 25 ms
+    hop: int = 160  # 10 ms
+    n_fft: int = 512
+    n_mels: int = 64
+    n_mfcc: int = 64
+    f_min: float = 0.0
+    f_max: float = 8_000.0
+    log_floor: float = 1e-10
+    frames: int = 128  # what the network sees; a 1 s clip has 98, the rest is padding
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot be meant, instead of truncating in silence."""
+        if not 0 < self.window <= self.n_fft:
+            raise SettingError(f"window of {self.window} samples does not fit n_fft={self.n_fft}; expected 1 to n_fft")
+        if not 0 < self.hop <= self.window:
+            raise SettingError(f"hop of {self.hop} samples; expected 1 to the window's {self.window}")
+        if not 0 < self.n_mfcc <= self.n_mels:
+            raise SettingError(f"n_mfcc={self.n_mfcc}; expected 1 to n_mels={self.n_mels}")
+        if not 0 <= self.f_min < self.f_max <= self.sample_rate / 2:
+            raise SettingError(
+                f"band {self.f_min}-{self.f_max} Hz; expected 0 <= f_min < f_max <= {self.sample_rate / 2} Hz"
+            )
+        if not self.log_floor > 0:
+            raise SettingError(f"log_floor={self.log_floor}; expected a number above 0")
+        if self.frames < 1:
+            raise SettingError(f"frames={self.frames}; expected at least 1")
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any]) -> "FrontEnd":
+        """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
+        names = {f.name for f in fields(cls)}
+        if settings.keys() != names:
+            missing, unknown = sorted(names - settings.keys()), sorted(settings.keys() - names)
+            raise SettingError(f"front-end settings: missing {missing}, unknown {unknown}; expected {sorted(names)}")
+        return cls(**settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain JSON types."""
+        return asdict(self)
+
+    def frame_count(self, samples: int) -> int:
+        """How many complete frames a clip of so many samples has."""
+        return max(0, 1 + (samples - self.window) // self.hop)
+
+    @property
+    def max_samples(self) -> int:
+        """The longest clip whose frames all fit in `frames`: one more hop would be cut."""
+        return self.window + self.frames * self.hop - 1
+
+
+@lru_cache(maxsize=4)
+def mel_filterbank(front_end: FrontEnd) -> F64:
+    """Triangular filters, [n_fft/2 + 1, n_mels], on the HTK mel scale, with edges rounded down to FFT bins.
+
+    Source: python_speech_features.get_filterbanks, whose rounding is part of the definition.
+    """
+    fe = front_end
+    mel = np.linspace(*(2595 * np.log10(1 + np.array([fe.f_min, fe.f_max]) / 700)), fe.n_mels + 2)
+    edges = np.floor((fe.n_fft + 1) * 700 * (10 ** (mel / 2595) - 1) / fe.sample_rate)
+    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+    bins = np.arange(fe.n_fft // 2 + 1)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rising = (bins - left) / (centre - left)
+        falling = (right - bins) / (right - centre)
+    return np.where((bins >= left) & (bins < centre), rising, np.where((bins >= centre) & (bins < right), falling, 0.0))
+
+
+@lru_cache(maxsize=4)
+def dct_matrix(n_mels: int, n_mfcc: int) -> F64:
+    """The orthonormal DCT-II as a matrix, [n_mels, n_mfcc]: coefficients = log_mel @ matrix."""
+    n, k = np.arange(n_mels)[:, None], np.arange(n_mfcc)[None, :]
+    basis = np.sqrt(2 / n_mels) * np.cos(np.pi * k * (2 * n + 1) / (2 * n_mels))
+    basis[:, 0] = np.sqrt(1 / n_mels)
+    return basis
+
+
+def mfcc(samples: npt.ArrayLike, front_end: FrontEnd = FrontEnd()) -> F32:  # noqa: B008 - frozen
+    """MFCC of all complete frames of a clip.
+
+    Parameters
+    ----------
+    samples : [n] mono at `front_end.sample_rate`, floating point, full scale ±1.
+
+    Returns
+    -------
+    float32 [frame_count(n), n_mfcc]; no rows where n is shorter than one window.
+    """
+    fe = front_end
+    x = np.asarray(samples, dtype=np.float64)
+    if x.ndim != 1:
+        raise AudioError(f"samples of shape {x.shape}; expected one dimension (mono)")
+    if x.size < fe.window:
+        return np.empty((0, fe.n_mfcc), np.float32)
+    frames = np.lib.stride_tricks.sliding_window_view(x, fe.window)[:: fe.hop]
+    spectrum = np.fft.rfft(frames * _hann(fe.window), fe.n_fft)
+    power = (spectrum.real**2 + spectrum.imag**2) / fe.n_fft
+    log_mel = np.log(np.maximum(power @ mel_filterbank(fe), fe.log_floor))
+    return (log_mel @ dct_matrix(fe.n_mels, fe.n_mfcc)).astype(np.float32)
+
+
+def pad(coefficients: F32, front_end: FrontEnd = FrontEnd()) -> F32:  # noqa: B008
+    """Centre a clip's frames between columns of zeros: [n, n_mfcc] → [n_mfcc, frames], the network's input.
+
+    An odd frame of padding goes to the right. Raises AudioError where there are no frames, or more than fit.
+    """
+    n = len(coefficients)
+    if not 0 < n <= front_end.frames:
+        raise AudioError(f"{n} frames; expected 1 to {front_end.frames} for one window")
+    left = (front_end.frames - n) // 2
+    out = np.zeros((front_end.n_mfcc, front_end.frames), np.float32)
+    out[:, left : left + n] = coefficients.T
+    return out
+
+
+class MFCCStream:
+    """The front end one push at a time: keeps the samples that the next frame still needs, and nothing else."""
+
+    def __init__(self, front_end: FrontEnd = FrontEnd()) -> None:  # noqa: B008
+        """Start with an empty past."""
+        self.front_end = front_end
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the past: the next frame starts at the next sample."""
+        self._tail: npt.NDArray[Any] = np.empty(0, np.float32)
+
+    def push(self, samples: npt.NDArray[Any]) -> F32:
+        """Take any number of samples, return the frames that they complete: float32 [m, n_mfcc], m may be 0."""
+        x = np.concatenate([self._tail, samples])
+        out = mfcc(x, self.front_end)
+        self._tail = x[len(out) * self.front_end.hop :]
+        return out
+
+
+@lru_cache(maxsize=4)
+def _hann(window: int) -> F64:
+    return np.hanning(window)

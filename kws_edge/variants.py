@@ -1,0 +1,70 @@
+"""The nine evidential variants, as data.
+
+A variant is a map from logits z to Dirichlet parameters α = φ(τ(z)) and the loss that trained it. The device needs
+only τ and φ; the loss and the KL schedule are here too, so that one table says everything.
+
+Source: "Plug-in Losses for Evidential Deep Learning", the table of variants.
+"""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from kws_edge.errors import SettingError
+
+Activation = Literal["softplus", "exp"]
+Loss = Literal["dirichlet_ce", "dirichlet_mse", "plugin_ce", "plugin_mse"]
+
+PAPER_EPOCHS = 200
+"""The length of run for which `Variant.kl_ramp_epochs` is stated; shorter runs scale it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One row of the table.
+
+    Attributes
+    ----------
+    name : the name in code and in model files.
+    activation : τ, from logits to evidence e = τ(z) ≥ 0.
+    alpha_offset : φ, as the number added to the evidence: α = e + alpha_offset, 0 or 1.
+    loss : what the network was trained on, without the KL term.
+    kl_ramp_epochs : T of λ_t = min(1, t/T) in a run of 200 epochs; None where there is no KL term.
+    """
+
+    name: str
+    activation: Activation
+    alpha_offset: Literal[0, 1]
+    loss: Loss
+    kl_ramp_epochs: int | None = None
+
+
+VARIANTS = MappingProxyType(
+    {
+        v.name: v
+        for v in (
+            Variant("edl_ce", "softplus", 1, "dirichlet_ce", kl_ramp_epochs=400),
+            Variant("edl_ce_no_kl", "softplus", 1, "dirichlet_ce"),
+            Variant("edl_mse", "softplus", 1, "dirichlet_mse", kl_ramp_epochs=600),
+            Variant("plugin_ce", "softplus", 1, "plugin_ce"),
+            Variant("plugin_mse", "softplus", 1, "plugin_mse"),
+            Variant("softmax", "exp", 0, "plugin_ce"),
+            Variant("softplus", "softplus", 0, "plugin_ce"),
+            Variant("softmax_kl", "exp", 0, "plugin_ce", kl_ramp_epochs=400),
+            Variant("softmax_edl_ce", "exp", 0, "dirichlet_ce"),
+        )
+    }
+)
+
+
+def get_variant(name: str) -> Variant:
+    """Look a variant up by name.
+
+    Raises
+    ------
+    SettingError : there is no such variant; the message lists those that exist.
+    """
+    try:
+        return VARIANTS[name]
+    except KeyError:
+        raise SettingError(f"unknown variant {name!r}; expected one of {', '.join(VARIANTS)}") from None
