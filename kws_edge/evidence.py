@@ -6,6 +6,7 @@ same order, and tests hold the two to 1e-4. Arrays are [..., K], the last axis i
 Source: "Plug-in Losses for Evidential Deep Learning", section on evidential classifiers; subjective logic for vacuity.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -61,5 +62,5 @@ def entropy(alpha: npt.ArrayLike) -> Array:
     """Entropy of p̂ over its maximum, -Σ p̂ log p̂ / log K, in [0, 1]. [..., K] → [...]. Needs K ≥ 2."""
     p = probability(alpha)
     tiny = np.finfo(p.dtype).tiny  # p log p → 0 as p → 0, without a log of zero
-    h = -(p * np.log(np.maximum(p, tiny))).sum(axis=-1) / np.log(p.shape[-1])
+    h = -(p * np.log(np.maximum(p, tiny))).sum(axis=-1) / math.log(p.shape[-1])
     return np.clip(h, 0, 1)

@@ -1,0 +1,109 @@
+"""From a split of the data set to batches of MFCC; every clip of every epoch is a pure function of the seed.
+
+Because a clip's randomness depends on (seed, epoch, position) alone, a run resumes exactly after a kill, and the global
+batch is the same however many processes or loader workers share it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from kws_edge.mfcc import FrontEnd, mfcc, pad
+from kws_export.augment import Augmentation, augment_mfcc, augment_samples
+from kws_export.negatives import NO_WORD, Negatives
+from kws_export.speech_commands import ArrayDataset
+
+F32 = npt.NDArray[np.float32]
+
+
+def clip_features(samples: npt.NDArray[np.int16], length: int, front_end: FrontEnd) -> F32:
+    """A clip's features as the device computes them: int16 [n], of which `length` count → [coefficients, frames]."""
+    return pad(mfcc(samples[:length] / np.float32(32768), front_end), front_end)
+
+
+def split_features(data: ArrayDataset, front_end: FrontEnd) -> Tensor:
+    """Features of a whole split, without augmentation: float32 [n, coefficients, frames]."""
+    out = np.empty((len(data.labels), front_end.n_mfcc, front_end.frames), np.float32)
+    for i in range(len(out)):
+        out[i] = clip_features(data.samples[i], int(data.lengths[i]), front_end)
+    return torch.from_numpy(out)
+
+
+class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
+    """One epoch's batches, or this process's share of each: item i is (features, labels).
+
+    features is float32 [b, coefficients, frames], labels int64 [b].
+    """
+
+    def __init__(
+        self,
+        data: ArrayDataset,
+        noises: Sequence[F32],
+        front_end: FrontEnd,
+        augmentation: Augmentation,
+        *,
+        batch: int,
+        balance: float,
+        seed: int,
+        epoch: int,
+        negatives: Negatives | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        """Draw the epoch's clips: as many as the split has, rounded down to whole batches, then the negatives."""
+        self.data, self.noises, self.front_end, self.augmentation = data, noises, front_end, augmentation
+        self.seed, self.epoch, self.negatives = seed, epoch, negatives
+        extra = round(batch * negatives.mix.share) if negatives else 0
+        order = draw_epoch(data.labels, balance, np.random.default_rng([seed, epoch]))
+        self.steps = max(1, len(order) // (batch - extra))
+        words = order[: self.steps * (batch - extra)].reshape(self.steps, -1)
+        self.order = np.concatenate([words, np.full((len(words), extra), NO_WORD)], axis=1)
+        self.columns = np.array_split(np.arange(self.order.shape[1]), world_size)[rank]
+
+    def __len__(self) -> int:
+        """Optimiser steps in the epoch."""
+        return self.steps
+
+    def __getitem__(self, step: int) -> tuple[Tensor, Tensor]:
+        """Make one batch; the work of a loader worker."""
+        features = np.stack([self._window(step, int(column)) for column in self.columns])
+        clips = self.order[step, self.columns]
+        labels = np.where(clips == NO_WORD, NO_WORD, self.data.labels[clips])
+        return torch.from_numpy(features), torch.from_numpy(labels)
+
+    def _window(self, step: int, column: int) -> F32:
+        clip = self.order[step, column]
+        rng = np.random.Generator(np.random.PCG64([self.seed, self.epoch, step, column]))
+        if clip == NO_WORD and self.negatives:
+            samples = self.negatives.draw(rng)
+            length = len(samples)
+        else:
+            samples, length = self.data.samples[clip] / np.float32(32768), int(self.data.lengths[clip])
+        x = augment_samples(samples, length, self.noises, self.augmentation, rng)
+        return augment_mfcc(pad(mfcc(x, self.front_end), self.front_end), self.augmentation, rng)
+
+    def loader(self, workers: int) -> DataLoader[tuple[Tensor, Tensor]]:
+        """The batches in order, made by `workers` processes ahead of the network; 0 makes them in line."""
+        pin = torch.cuda.is_available()
+        return DataLoader(self, batch_size=None, shuffle=False, num_workers=workers, pin_memory=pin)
+
+
+def draw_epoch(labels: npt.NDArray[np.int64], balance: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Which clips an epoch shows, in order: n indices into `labels`.
+
+    Every class gets a share proportional to its count to the power 1 - balance. Within a class, each clip is drawn
+    equally often, give or take one.
+    """
+    classes, counts = np.unique(labels, return_counts=True)
+    share = counts ** (1.0 - balance)
+    quota = np.floor(share / share.sum() * len(labels)).astype(int)
+    drawn = []
+    for cls, count, n in zip(classes, counts, quota, strict=True):
+        members = np.flatnonzero(labels == cls)
+        whole, rest = divmod(int(n), int(count))
+        drawn.append(np.concatenate([np.tile(members, whole), rng.permutation(members)[:rest]]))
+    return rng.permutation(np.concatenate(drawn))

@@ -1,0 +1,172 @@
+"""Windows that hold no word: what a stream shows most of the time, made from clips and other recordings.
+
+A stream's windows are not the data set's clips. Most hold noise, silence, other speech, or half a word as it enters
+or leaves; a network that never saw such windows answers them with confidence. These are shown to it with the label
+NO_WORD, for which the loss asks for vacuity 1 (losses.py).
+"""
+
+import glob
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.audio import load
+from kws_edge.errors import SettingError
+from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, ArrayDataset, held_out
+
+F32 = npt.NDArray[np.float32]
+Sample = TypeVar("Sample", np.float32, np.int16)
+
+NO_WORD = -1
+"""The label of a window without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeMix:
+    """How many windows of each batch hold no word, and of which kinds.
+
+    Attributes
+    ----------
+    share : of every batch; 0 trains on words alone, as the paper does.
+    partial, reversed, noise, other : relative weights of the kinds. `partial` is a word cut off by the window's edge,
+        `reversed` a word played backwards (speech-like, no word), `noise` background noise or near silence, `other`
+        a second of the recordings given as negatives: other speech, other words, other sounds.
+    most_visible : of a partial word, the largest part that the window shows.
+    """
+
+    share: float = 0.0
+    partial: float = 0.4
+    reversed: float = 0.1
+    noise: float = 0.15
+    other: float = 0.35
+    most_visible: float = 0.45
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn."""
+        if not 0 <= self.share < 1:
+            raise SettingError(f"negatives: share={self.share}; expected 0 to below 1")
+        if min(self.weights) < 0 or sum(self.weights) == 0:
+            raise SettingError(f"negatives: weights {self.weights}; expected none below 0, and one above")
+        if not 0 < self.most_visible < 1:
+            raise SettingError(f"negatives: most_visible={self.most_visible}; expected between 0 and 1")
+
+    @property
+    def weights(self) -> tuple[float, float, float, float]:
+        """Of the kinds, in the order partial, reversed, noise, other."""
+        return self.partial, self.reversed, self.noise, self.other
+
+
+class Negatives:
+    """Draws windows without a word. Recordings are kept as int16."""
+
+    def __init__(
+        self, words: ArrayDataset, noises: Sequence[F32], others: Sequence[npt.NDArray[np.int16]], mix: NegativeMix
+    ) -> None:
+        """`words` are the training clips, `noises` float32 and `others` int16 recordings at the same rate."""
+        self.words, self.noises, self.others, self.mix = words, noises, others, mix
+        weights = np.array(mix.weights)
+        for name, recordings, kind in (("noise", noises, 2), ("other", others, 3)):
+            if weights[kind] > 0 and not recordings:
+                raise SettingError(f"negatives: weight {name}={weights[kind]}, but no such recordings were given")
+        self._kinds: tuple[Callable[[np.random.Generator], F32], ...]
+        self._kinds = (self._partial, self._reversed, self._noise, self._other)
+        self._weights = weights / weights.sum()
+        seconds = np.array([max(1.0, len(o) / CLIP_SAMPLES) for o in others])
+        self._other_odds = seconds / seconds.sum() if others else seconds
+
+    def draw(self, rng: np.random.Generator) -> F32:
+        """One window: float32 [16000], full scale ±1, before augmentation."""
+        return self._kinds[int(rng.choice(4, p=self._weights))](rng)
+
+    def _word(self, rng: np.random.Generator) -> F32:
+        i = int(rng.integers(len(self.words.labels)))
+        return self.words.samples[i] / np.float32(32768)
+
+    def _partial(self, rng: np.random.Generator) -> F32:
+        word = self._word(rng)
+        start, end = speech_bounds(word)
+        visible = int((end - start) * rng.uniform(0.05, self.mix.most_visible))
+        out = np.zeros_like(word)
+        if rng.random() < 0.5:  # entering: its beginning at the window's end
+            kept = word[: start + visible]
+            out[len(out) - len(kept) :] = kept
+        else:  # leaving: its end at the window's beginning
+            kept = word[end - visible :]
+            out[: len(kept)] = kept
+        return out
+
+    def _reversed(self, rng: np.random.Generator) -> F32:
+        return self._word(rng)[::-1].copy()
+
+    def _noise(self, rng: np.random.Generator) -> F32:
+        if rng.random() < 0.25:  # near silence: what augmentation's white noise adds is all there is
+            return np.zeros(CLIP_SAMPLES, np.float32)
+        noise = self.noises[int(rng.integers(len(self.noises)))]
+        return _second(noise, rng) * np.float32(10 ** (rng.uniform(-30, 6) / 20))
+
+    def _other(self, rng: np.random.Generator) -> F32:
+        recording = self.others[int(rng.choice(len(self.others), p=self._other_odds))]
+        return _second(recording, rng).astype(np.float32) / 32768
+
+
+def speech_bounds(samples: F32) -> tuple[int, int]:
+    """Where the word is in a clip: the samples between which its energy rises from 2 % to 98 %. [n] → (start, end)."""
+    energy = np.cumsum(np.square(samples - samples.mean(), dtype=np.float64))
+    if energy[-1] == 0:
+        return 0, len(samples)
+    start, end = np.searchsorted(energy, energy[-1] * np.array([0.02, 0.98]))
+    return int(start), int(max(end, start + 1))
+
+
+def load_recordings(patterns: Sequence[str], data_root: Path) -> list[npt.NDArray[np.int16]]:
+    """Decode the recordings that the patterns name, leaving out the clips that the data set holds out.
+
+    Parameters
+    ----------
+    patterns : folders (searched with all below), files or globs.
+    data_root : the Speech Commands folder whose validation and testing lists name what must not be trained on.
+
+    Returns
+    -------
+    int16 recordings at 16 kHz, of any length.
+
+    Raises
+    ------
+    SettingError : a pattern names no recording.
+    AudioError : one of them cannot be decoded.
+    """
+    excluded = held_out(data_root)
+    recordings = []
+    for pattern in patterns:
+        paths = sorted(path for match in glob.glob(pattern) for path in _audio_below(Path(match)))
+        if not paths:
+            raise SettingError(f"no recording at {pattern}; looked for {', '.join(EXTENSIONS)}")
+        kept = [path for path in paths if f"{path.parent.name}/{path.stem}" not in excluded]
+        recordings += [_to_int16(load(path).samples) for path in kept]
+    return recordings
+
+
+def _audio_below(path: Path) -> list[Path]:
+    if path.is_dir():
+        return [p for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS]
+    return [path] if path.suffix.lower() in EXTENSIONS else []
+
+
+def _to_int16(samples: F32) -> npt.NDArray[np.int16]:
+    return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
+
+
+def _second(recording: npt.NDArray[Sample], rng: np.random.Generator) -> npt.NDArray[Sample]:
+    """A random second of a recording; a shorter one lies at a random place in silence."""
+    room = len(recording) - CLIP_SAMPLES
+    if room >= 0:
+        start = int(rng.integers(room + 1))
+        return recording[start : start + CLIP_SAMPLES]
+    out = np.zeros(CLIP_SAMPLES, recording.dtype)
+    start = int(rng.integers(-room + 1))
+    out[start : start + len(recording)] = recording
+    return out

@@ -1,0 +1,293 @@
+"""The training loop: one recipe to one folder with its checkpoints, resumable at any epoch.
+
+A run folder holds `last.pt` (everything to go on exactly), `best.pt` (the weights with the best validation accuracy
+so far) and `history.jsonl` (one line an epoch). Files are replaced atomically, so a kill at any moment leaves a run
+that resumes. Under torchrun each process takes its share of every batch and gradients are averaged.
+"""
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from kws_edge.errors import SettingError
+from kws_edge.mfcc import FrontEnd
+from kws_edge.variants import Variant, get_variant
+from kws_export.batches import EpochBatches, split_features
+from kws_export.losses import evidential_loss, kl_weight
+from kws_export.negatives import Negatives, load_recordings
+from kws_export.network import MatchboxNet
+from kws_export.novograd import NovoGrad
+from kws_export.recipe import Recipe
+from kws_export.schedule import warmup_hold_decay
+from kws_export.speech_commands import ArrayDataset, background, index, load_split, words_with
+
+BETAS = (0.95, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochResult:
+    """One line of history.jsonl. Losses are means over the epoch's clips, accuracies fractions."""
+
+    epoch: int
+    train_loss: float
+    train_accuracy: float
+    validation_loss: float
+    validation_accuracy: float
+    learning_rate: float
+    kl_weight: float
+    samples_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This process's place among those of a torchrun launch; alone, rank 0 of 1."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and talks."""
+        return self.rank == 0
+
+
+@contextmanager
+def joined_world(device: torch.device) -> Iterator[World]:
+    """Join the process group that torchrun's environment describes, if any, and leave it at the end."""
+    if "WORLD_SIZE" not in os.environ:
+        yield World()
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+    finally:
+        dist.destroy_process_group()
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto`, `cpu` or `cuda`. Raises SettingError for CUDA where there is none."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise SettingError("device cuda asked for, but torch finds no CUDA device here; use --device cpu or auto")
+    return torch.device(name)
+
+
+class Trainer:
+    """One run of one recipe."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data_root: Path,
+        folder: Path,
+        *,
+        cache: Path,
+        device: torch.device | None = None,
+        world: World = World(),
+        workers: int = 0,
+        negatives: Sequence[str] = (),
+    ) -> None:
+        """Load the data, build the network, and take up `folder`'s run where it stopped, if it holds one.
+
+        `negatives` are the recordings without a word that a recipe with negatives draws from: folders, files, globs.
+
+        Raises
+        ------
+        SettingError : the data cannot be used, or `folder` holds a run of another recipe.
+        """
+        self.recipe, self.folder, self.world, self.workers = recipe, folder, world, workers
+        self.device = device or torch.device("cpu")
+        if self.device.type == "cuda":
+            self.device = torch.device("cuda", world.local_rank)
+        self.front_end = FrontEnd()
+        self.variant: Variant = get_variant(recipe.variant)
+        self.labels = recipe.labels or words_with(index(data_root), recipe.min_clips)
+        self.train_data: ArrayDataset = load_split(data_root, "train", self.labels, cache)
+        validation = load_split(data_root, "validation", self.labels, cache)
+        self.validation = split_features(validation, self.front_end), torch.from_numpy(validation.labels)
+        self.noises = list(background(data_root).values()) if recipe.augmentation.background_probability else []
+        self.negatives = None
+        if recipe.negatives.share > 0:
+            others = load_recordings(negatives, data_root)
+            self.negatives = Negatives(self.train_data, self.noises, others, recipe.negatives)
+        elif negatives:
+            raise SettingError(f"recordings without a word given, but recipe {recipe.name} has no [negatives] share")
+        seed_everything(recipe.seed)
+        self.model = MatchboxNet(len(self.labels), recipe.repeat, self.front_end.n_mfcc).to(self.device)
+        self.optimiser = NovoGrad(self.model.parameters(), lr=recipe.peak_lr, betas=BETAS, weight_decay=recipe.decay)
+        self.epoch, self.best = 0, 0.0
+        if (folder / "last.pt").exists():
+            self._resume()
+
+    def run(self, progress: Callable[[int, int, float], None], report: Callable[[EpochResult], None]) -> None:
+        """Train to the recipe's last epoch.
+
+        Parameters
+        ----------
+        progress : called after each step with (step, steps, loss).
+        report : called after each epoch, once its checkpoint is on disk.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        while self.epoch < self.recipe.epochs:
+            result = self._train_epoch(progress)
+            self.epoch += 1
+            if self.world.is_main:
+                self._save(result)
+                report(result)
+
+    def _train_epoch(self, progress: Callable[[int, int, float], None]) -> EpochResult:
+        r, started = self.recipe, time.perf_counter()
+        batches = EpochBatches(
+            self.train_data, self.noises, self.front_end, r.augmentation,
+            batch=r.batch, balance=r.balance, seed=r.seed, epoch=self.epoch, negatives=self.negatives,
+            rank=self.world.rank, world_size=self.world.size,
+        )  # fmt: skip
+        steps, weight = len(batches), kl_weight(self.variant, self.epoch, r.epochs)
+        loss_sum = correct = words = seen = lr = 0.0
+        self.model.train()
+        for step, (features, labels) in enumerate(batches.loader(self.workers)):
+            lr = warmup_hold_decay(
+                self.epoch * steps + step,
+                r.epochs * steps,
+                peak=r.peak_lr,
+                final=r.final_lr,
+                warmup=r.warmup,
+                hold=r.hold,
+            )
+            loss, logits = self._step(features.to(self.device), labels.to(self.device), weight, lr)
+            loss_sum += loss * len(labels)
+            word = labels >= 0
+            correct += int((logits.argmax(1).cpu() == labels)[word].sum())
+            words += int(word.sum())
+            seen += len(labels)
+            progress(step + 1, steps, loss)
+        loss_sum, correct, words, seen = self._total([loss_sum, correct, words, seen])
+        validation_loss, validation_accuracy = self._validate()
+        return EpochResult(
+            epoch=self.epoch + 1,
+            train_loss=loss_sum / seen,
+            train_accuracy=correct / words,
+            validation_loss=validation_loss,
+            validation_accuracy=validation_accuracy,
+            learning_rate=lr,
+            kl_weight=weight,
+            samples_per_second=seen / (time.perf_counter() - started),
+        )
+
+    def _step(self, features: Tensor, labels: Tensor, kl: float, lr: float) -> tuple[float, Tensor]:
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
+            logits = self.model(features)
+        loss = evidential_loss(logits, labels, self.variant, kl)
+        value = float(loss.detach())
+        if not np.isfinite(value):
+            raise SettingError(f"the loss became {value} in epoch {self.epoch + 1}; lower peak_lr in the recipe")
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._average_gradients()
+        self.optimiser.step()
+        return value, logits.detach()
+
+    def _average_gradients(self) -> None:
+        """Data parallelism in one all-reduce: at 77k parameters, one flat message beats any overlap."""
+        if self.world.size == 1:
+            return
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        flat = torch.cat([g.reshape(-1) for g in gradients])
+        dist.all_reduce(flat)
+        flat /= self.world.size
+        for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def _total(self, sums: list[float]) -> list[float]:
+        """Sum over the processes, at an epoch's end; their running statistics become one average."""
+        if self.world.size == 1:
+            return sums
+        total = torch.tensor(sums, dtype=torch.float64, device=self.device)
+        dist.all_reduce(total)
+        for buffer in self.model.buffers():
+            dist.all_reduce(buffer)
+            buffer.div_(self.world.size)
+        return total.tolist()
+
+    def _validate(self) -> tuple[float, float]:
+        features, labels = self.validation
+        logits = predict(self.model, features, self.device)
+        loss = evidential_loss(logits, labels, self.variant)
+        return float(loss), float((logits.argmax(1) == labels).double().mean())
+
+    def _save(self, result: EpochResult) -> None:
+        weights = self.model.state_dict()
+        shared = {"recipe": self.recipe.to_dict(), "labels": self.labels, "front_end": self.front_end.to_dict()}
+        if result.validation_accuracy > self.best:
+            self.best = result.validation_accuracy
+            best = {**shared, "model": weights, "epoch": self.epoch, "validation_accuracy": self.best}
+            _write(self.folder / "best.pt", best)
+        optimiser = self.optimiser.state_dict()
+        last = {**shared, "model": weights, "optimiser": optimiser, "epoch": self.epoch, "best": self.best}
+        history = self.folder / "history.jsonl"
+        kept = history.read_text().splitlines()[: self.epoch - 1] if history.exists() else []
+        _replace(history, "\n".join([*kept, json.dumps(asdict(result))]).encode() + b"\n")
+        _write(self.folder / "last.pt", last)
+
+    def _resume(self) -> None:
+        last = load_checkpoint(self.folder / "last.pt")
+        if Recipe.from_dict(last["recipe"]) != self.recipe:
+            raise SettingError(f"{self.folder} holds a run of another recipe; give another folder or remove it")
+        self.model.load_state_dict(last["model"])
+        self.optimiser.load_state_dict(last["optimiser"])
+        self.epoch, self.best = last["epoch"], last["best"]
+
+
+def predict(model: nn.Module, features: Tensor, device: torch.device | None = None, batch: int = 64) -> Tensor:
+    """Logits of many clips in evaluation mode: float32 [n, coefficients, frames] → float32 [n, classes] on the CPU."""
+    model.eval()
+    with torch.inference_mode():
+        parts = [model(part.to(device)).float().cpu() for part in torch.split(features, batch)]
+    return torch.cat(parts)
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read `last.pt` or `best.pt` onto the CPU. Raises SettingError where it is missing or no checkpoint."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise SettingError(f"no checkpoint {path}; `kws-export train` writes best.pt and last.pt") from None
+    except Exception as error:  # torch raises a dozen types for files that are not its own
+        raise SettingError(f"{path} is not a readable checkpoint: {str(error).splitlines()[0]}") from None
+    if not isinstance(checkpoint, dict) or not {"recipe", "labels", "front_end", "model"} <= checkpoint.keys():
+        raise SettingError(f"{path} is not a checkpoint of kws-export train")
+    return checkpoint
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch, numpy's legacy generator and random: the weights' initialisation and whatever a library draws."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def _write(path: Path, checkpoint: dict[str, Any]) -> None:
+    partial = path.with_suffix(".partial")
+    torch.save(checkpoint, partial)
+    partial.replace(path)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.replace(path)
