@@ -1,0 +1,72 @@
+"""Keyword spotting on the device that can say "I am not sure".
+
+    from kws_edge import KeywordModel
+
+    model = KeywordModel.load()
+    p = model.classify("clip.wav")
+    print(f"not sure: {p.reason}" if p.abstained else p.label)
+
+The names below are the public API. They are loaded when they are first used, so that importing the package costs
+nothing.
+"""
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kws_edge.errors import (
+    AudioError,
+    DependencyError,
+    DeviceError,
+    KwsEdgeError,
+    ModelError,
+    ProviderError,
+    SettingError,
+)
+
+if TYPE_CHECKING:
+    from kws_edge.metadata import Metadata
+    from kws_edge.model import KeywordModel, Outputs, available_providers, shipped_models
+    from kws_edge.prediction import Prediction, Reason
+
+__all__ = [
+    "AudioError",
+    "DependencyError",
+    "DeviceError",
+    "KeywordModel",
+    "KwsEdgeError",
+    "Metadata",
+    "ModelError",
+    "Outputs",
+    "Prediction",
+    "ProviderError",
+    "Reason",
+    "SettingError",
+    "available_providers",
+    "shipped_models",
+]
+
+# From 1.29 on, onnxruntime's own builds report their use to its maker over the network, from a thread that also keeps
+# forked processes from exiting. What listens to people reports to nobody. This must be set before onnxruntime is first
+# imported; whoever wants the reports sets it to 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+_HOMES = {
+    "KeywordModel": "kws_edge.model",
+    "Metadata": "kws_edge.metadata",
+    "Outputs": "kws_edge.model",
+    "Prediction": "kws_edge.prediction",
+    "Reason": "kws_edge.prediction",
+    "available_providers": "kws_edge.model",
+    "shipped_models": "kws_edge.model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | set(__all__))

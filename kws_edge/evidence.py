@@ -55,12 +55,13 @@ def vacuity(alpha: npt.ArrayLike, variant: Variant) -> Array:
     """
     a = np.asarray(alpha)
     K = a.shape[-1]
-    return K / (a.sum(axis=-1) + K * (1 - variant.alpha_offset))
+    strength = a.sum(axis=-1, keepdims=True) + K * (1 - variant.alpha_offset)
+    return (K / strength)[..., 0]  # divided as an array: numpy 1 widens a float32 scalar
 
 
 def entropy(alpha: npt.ArrayLike) -> Array:
     """Entropy of p̂ over its maximum, -Σ p̂ log p̂ / log K, in [0, 1]. [..., K] → [...]. Needs K ≥ 2."""
     p = probability(alpha)
     tiny = np.finfo(p.dtype).tiny  # p log p → 0 as p → 0, without a log of zero
-    h = -(p * np.log(np.maximum(p, tiny))).sum(axis=-1) / math.log(p.shape[-1])
-    return np.clip(h, 0, 1)
+    h = -(p * np.log(np.maximum(p, tiny))).sum(axis=-1, keepdims=True) / math.log(p.shape[-1])
+    return np.clip(h, 0, 1)[..., 0]

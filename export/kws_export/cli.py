@@ -1,12 +1,17 @@
 """`kws-export`: the workstation's command line."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kws_edge.errors import KwsEdgeError
+
+if TYPE_CHECKING:
+    from kws_edge.metadata import Score
 
 ProgressCallback = Callable[[int, int, float], None]
 CACHE = Path("runs/cache")
@@ -89,6 +94,74 @@ def train(
             trainer.run(progress, report)
         if world.is_main:
             click.echo(f"best validation accuracy {trainer.best:.4f}: {folder / 'best.pt'}")
+
+
+@main.command()
+@click.argument("run", type=existing_folder)
+@click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: models/NAME.onnx]")
+@click.option("--checkpoint", default="best.pt", show_default=True, help="Which of the run's checkpoints.")
+@click.option("--score", type=click.Choice(["entropy", "vacuity"]), default="entropy", show_default=True)
+@click.option("--with-front-end", is_flag=True, help="Also NAME.audio.onnx, which takes samples instead of MFCC.")
+@click.option("--negatives", default="", help="For the card: what the recordings without words were.")
+@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
+def export(
+    run: Path,
+    data: Path,
+    out: Path | None,
+    checkpoint: str,
+    score: "Score",
+    with_front_end: bool,
+    negatives: str,
+    cache: Path,
+) -> None:
+    """Turn a RUN folder into a calibrated, self-describing ONNX file with its model card.
+
+    \b
+    kws-export export runs/softmax-1 --data speech_commands
+    """
+    from kws_export.package import package
+    from kws_export.trainer import load_checkpoint
+
+    source = run / checkpoint
+    name = load_checkpoint(source)["recipe"]["name"]
+    out = out or Path("models") / f"{name}.onnx"
+    command = f"kws-export export {run.as_posix()} --data speech_commands --score {score}"
+    package(
+        source, data, out, cache=cache, score=score, with_front_end=with_front_end,
+        negatives=negatives, command=command, report=click.echo,
+    )  # fmt: skip
+    click.echo(f"wrote {out} and {out.with_suffix('.md')}")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--version", type=click.Choice(["0.01", "0.02"]), default="0.02", show_default=True)
+def download(folder: Path, version: str) -> None:
+    """Fetch Speech Commands into FOLDER: resumable, checksummed."""
+    from kws_export.download import download as fetch
+
+    click.echo(f"Speech Commands {version} is in {fetch(folder, version)}")
+
+
+@main.command()
+@click.argument("file", type=existing_file)
+def inspect(file: Path) -> None:
+    """Show what a model FILE holds: operators, weights, opset, and its metadata as JSON."""
+    import json
+    from collections import Counter
+
+    import onnx
+
+    from kws_edge.model import KeywordModel
+
+    metadata = KeywordModel.load(file).metadata
+    model = onnx.load(file)
+    operators = Counter(node.op_type for node in model.graph.node)
+    weights = sum(math.prod(w.dims) for w in model.graph.initializer)
+    click.echo(f"{file}: IR version {model.ir_version}, opset {model.opset_import[0].version}, {weights:,} weights")
+    click.echo("operators: " + ", ".join(f"{name} x{n}" for name, n in operators.most_common()))
+    click.echo(json.dumps(json.loads(metadata.to_json()), indent=2, ensure_ascii=False))
 
 
 @contextmanager

@@ -4,7 +4,8 @@ Source: S. Majumdar and B. Ginsburg, "MatchboxNet: 1D Time-Channel Separable Con
 for Speech Commands Recognition", 2020. Prologue, three residual blocks of R sub-blocks, two epilogue layers, average
 pool, linear. 77,214 parameters at R = 1 and 30 classes; 92,766 at R = 2.
 
-Inside, activations are [C, B, T] (see ops.py); the public input and output are batch-first.
+On a CPU trunk.py computes it with compiled kernels, else ops.py with torch, where activations are [C, B, T]; the public
+input and output are batch-first.
 """
 
 import math
@@ -79,7 +80,7 @@ class Conv(nn.Module):
             x = depthwise(x, self.depthwise, self.dilation)
         y = self.pointwise @ x.reshape(len(x), -1)
         flat = None if residual is None else residual.reshape(len(residual), -1)
-        return self.norm(y, residual=flat, relu=relu).view(-1, B, T)  # type: ignore[no-any-return]
+        return self.norm(y, residual=flat, relu=relu).view(-1, B, T)
 
     def layer(self) -> trunk.Layer:
         """The same for the compiled kernels."""
@@ -114,7 +115,7 @@ class Block(nn.Module):
         *first, last = self.convs
         for conv in first:
             x = conv(x)
-        return last(x, residual=residual)  # type: ignore[no-any-return]
+        return last(x, residual=residual)
 
     def stages(self) -> Iterator[trunk.Stage]:
         """The same for the compiled kernels: the projection is made beside the first sub-block, added to the last."""
@@ -149,11 +150,11 @@ class MatchboxNet(nn.Module):
         """float32 [B, 64, T] → float32 [B, classes]; T a multiple of 64."""
         stages = [stage for layer in self.layers() for stage in layer.stages()]  # type: ignore[operator]
         if trunk.available(mfcc, stages):
-            return self.classifier(trunk.pooled(mfcc, stages, BN_EPS))  # type: ignore[no-any-return]
+            return self.classifier(trunk.pooled(mfcc, stages, BN_EPS))
         x = mfcc.transpose(0, 1).contiguous()
         for layer in self.layers():
             x = layer(x)
-        return self.classifier(x.mean(2).T)  # type: ignore[no-any-return]
+        return self.classifier(x.mean(2).T)
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -1,4 +1,6 @@
-"""The network's two expensive operations, laid out for speed: depthwise convolution and batch normalisation.
+"""The network's two expensive operations in torch: depthwise convolution and batch normalisation.
+
+For a GPU, other precisions than float32, or a machine without a compiler; elsewhere trunk.py takes the whole network.
 
 Activations are [C, B, T], channels first and time last. In that layout a 1×1 convolution is one plain matrix product
 over all clips and frames, the statistics of a channel are sums over contiguous memory, and a depthwise convolution
@@ -29,11 +31,11 @@ def depthwise(x: Tensor, weight: Tensor, dilation: int = 1) -> Tensor:
     [C, B, T].
     """
     if dilation == 1:
-        return _Depthwise.apply(x, weight)  # type: ignore[no-any-return]
+        return _Depthwise.apply(x, weight)  # type: ignore[no-untyped-call]
     C, B, T = x.shape
     phases = x.reshape(C, B, T // dilation, dilation).transpose(2, 3).reshape(C, B * dilation, T // dilation)
-    y = _Depthwise.apply(phases, weight)
-    return y.reshape(C, B, dilation, T // dilation).transpose(2, 3).reshape(C, B, T)  # type: ignore[no-any-return]
+    y: Tensor = _Depthwise.apply(phases, weight)  # type: ignore[no-untyped-call]
+    return y.reshape(C, B, dilation, T // dilation).transpose(2, 3).reshape(C, B, T)
 
 
 def batch_norm(
@@ -49,7 +51,7 @@ def batch_norm(
     -------
     y [C, N], and the batch's mean and biased variance, [C] each, for the running statistics (no gradient).
     """
-    return _BatchNorm.apply(x, weight, bias, residual, eps, relu)  # type: ignore[no-any-return]
+    return _BatchNorm.apply(x, weight, bias, residual, eps, relu)  # type: ignore[no-untyped-call]
 
 
 class _Depthwise(torch.autograd.Function):
@@ -60,7 +62,7 @@ class _Depthwise(torch.autograd.Function):
         return torch.bmm(blocks, _banded(weight)).view(x.shape)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor]:
         blocks, weight = ctx.saved_tensors
         C, k = weight.shape
@@ -110,7 +112,7 @@ class _BatchNorm(torch.autograd.Function):
         return y, mean, var
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor, _mean: Tensor, _var: Tensor) -> tuple[Tensor | None, ...]:
         x, y, mean, inv_std, weight = ctx.saved_tensors
         if ctx.relu:

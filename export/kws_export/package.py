@@ -1,0 +1,166 @@
+"""From a training run to the files that ship: calibrated ONNX, model card, scores for reports."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from kws_edge import evidence
+from kws_edge.errors import ModelError
+from kws_edge.metadata import SCORES, Metadata, Score
+from kws_edge.mfcc import FrontEnd
+from kws_edge.model import KeywordModel
+from kws_edge.variants import get_variant
+from kws_export.batches import split_features
+from kws_export.card import model_card
+from kws_export.head import evidential_head
+from kws_export.network import MatchboxNet, parameter_count
+from kws_export.onnx_export import build_model, save_model
+from kws_export.recipe import Recipe
+from kws_export.scoring import Scored, calibrate, observe, score_clips
+from kws_export.speech_commands import Split, load_split
+from kws_export.trainer import load_checkpoint
+
+LICENCE = "Apache-2.0"
+ATTRIBUTION = (
+    'Trained on a part of "Speech Commands" by Pete Warden (arXiv:1804.03209), CC BY 4.0, '
+    "https://creativecommons.org/licenses/by/4.0/."
+)
+PARITY = 1e-4
+"""How far torch, ONNX Runtime and numpy may be apart, relative to values above 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A trained network and what it was trained as."""
+
+    network: MatchboxNet
+    recipe: Recipe
+    labels: tuple[str, ...]
+    front_end: FrontEnd
+    epoch: int
+
+    @classmethod
+    def load(cls, path: Path) -> "Checkpoint":
+        """Read best.pt or last.pt of a run. Raises SettingError where it is no checkpoint."""
+        saved = load_checkpoint(path)
+        recipe, labels = Recipe.from_dict(saved["recipe"]), tuple(saved["labels"])
+        front_end = FrontEnd.from_dict(saved["front_end"])
+        network = MatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc)
+        network.load_state_dict(saved["model"])
+        return cls(network.eval(), recipe, labels, front_end, saved["epoch"])
+
+
+def uncalibrated_metadata(checkpoint: Checkpoint, score: Score, extra: dict[str, Any]) -> Metadata:
+    """The description of a model before it was run on anything; `extra` goes into `training`."""
+    r = checkpoint.recipe
+    training = {
+        "data": "Speech Commands (P. Warden), part of v0.01 and v0.02",
+        "recipe": r.to_dict(),
+        "epochs": r.epochs,
+        "best_epoch": checkpoint.epoch,
+        "seed": r.seed,
+        "repeat": r.repeat,
+        "parameters": parameter_count(checkpoint.network),
+        **extra,
+    }
+    return Metadata(
+        name=r.name, labels=checkpoint.labels, variant=r.variant, front_end=checkpoint.front_end, score=score,
+        thresholds={}, calibration={}, training=training, accuracy={}, licence=LICENCE, attribution=ATTRIBUTION,
+    )  # fmt: skip
+
+
+def package(
+    checkpoint_file: Path,
+    data_root: Path,
+    out: Path,
+    *,
+    cache: Path,
+    score: Score = "entropy",
+    with_front_end: bool = False,
+    negatives: str = "",
+    command: str = "",
+    report: Callable[[str], None] = lambda line: None,
+) -> Metadata:
+    """Export, check parity, calibrate on validation, measure on test, write `out`, its card and its scores.
+
+    Parameters
+    ----------
+    out : the .onnx file; the card lies beside it with the suffix .md, and, with `with_front_end`, a second file
+        `NAME.audio.onnx` that takes samples instead of MFCC. Scores go to the run's folder.
+    negatives : what the recordings without words were, for the card.
+    report : called with a line about each step.
+
+    Raises
+    ------
+    ModelError : torch, ONNX Runtime and numpy disagree by more than PARITY on real clips.
+    SettingError, AudioError : the checkpoint or the data cannot be used.
+    """
+    checkpoint = Checkpoint.load(checkpoint_file)
+    splits: tuple[Split, ...] = ("train", "validation", "test")
+    data = {split: load_split(data_root, split, checkpoint.labels, cache) for split in splits}
+    extra = {"clips": {split: len(d) for split, d in data.items()}, "negatives": negatives}
+    metadata = uncalibrated_metadata(checkpoint, score, extra)
+    scored: dict[str, Scored] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / out.name
+        save_model(build_model(checkpoint.network, metadata), draft)
+        model = KeywordModel.load(draft)
+        for split in splits[1:]:
+            features = split_features(data[split], checkpoint.front_end)
+            if split == "validation":
+                gaps = parity(checkpoint, model, features[:: max(1, len(features) // 200)])
+                report("largest difference of torch, ONNX Runtime and numpy: " + ", ".join(gaps))
+            scored[split] = score_clips(model, features.numpy(), np.asarray(data[split].labels))
+            scored[split].save(checkpoint_file.parent / f"scores-{split}.npz")
+    thresholds = calibrate(scored["validation"])
+    metadata = replace(
+        metadata,
+        thresholds=thresholds,
+        calibration={
+            "split": "validation",
+            "clips": len(data["validation"]),
+            "method": "largest coverage whose accepted accuracy reaches the target (to 1e-6)",
+        },
+        accuracy={split: s.accuracy() for split, s in scored.items()},
+    )
+    save_model(build_model(checkpoint.network, metadata), out)
+    if with_front_end:
+        save_model(build_model(checkpoint.network, metadata, with_front_end=True), out.with_suffix(".audio.onnx"))
+    observed = observe(thresholds, scored["test"])
+    card = model_card(metadata, out.stat().st_size, scored["test"], observed, command)
+    out.with_suffix(".md").write_text(card, encoding="utf-8")
+    for name, s in scored.items():
+        report(f"{name} accuracy {s.accuracy()['accuracy']:.4f} on {len(s.truth)} clips")
+    for by in SCORES:
+        for point in observed[by]:
+            report(f"test at {by} {point.target}: accepted {point.accepted_accuracy}, coverage {point.coverage:.4f}")
+    return metadata
+
+
+def parity(checkpoint: Checkpoint, model: KeywordModel, features: torch.Tensor) -> list[str]:
+    """Compare torch, ONNX Runtime and the numpy reference on real clips, at batch 1 to 10; the largest differences."""
+    variant = get_variant(checkpoint.recipe.variant)
+    worst = dict.fromkeys(("class", "alpha", "vacuity", "entropy"), 0.0)
+    start, size = 0, 1
+    while start < len(features):
+        x = features[start : start + size]
+        with torch.inference_mode():
+            logits = checkpoint.network(x)
+            in_torch = evidential_head(logits, variant)
+        in_onnx = model.run(x.numpy())
+        a = evidence.alpha(logits.numpy().astype(np.float64), variant)
+        in_numpy = (a.argmax(1), a, evidence.vacuity(a, variant), evidence.entropy(a))
+        outputs = (in_onnx.labels, in_onnx.alpha, in_onnx.vacuity, in_onnx.entropy)
+        for key, onnx_value, torch_value, numpy_value in zip(worst, outputs, in_torch, in_numpy, strict=True):
+            for other in (torch_value.numpy(), numpy_value):
+                gap = np.abs(onnx_value - other) / np.maximum(1, np.abs(other))
+                worst[key] = max(worst[key], float(gap.max()))
+        start, size = start + size, size % 10 + 1
+    if (largest := max(worst.values())) > PARITY:
+        raise ModelError(f"torch, ONNX Runtime and numpy differ by {largest:.2e}; expected at most {PARITY:.0e}")
+    return [f"{key} {gap:.1e}" for key, gap in worst.items()]

@@ -1,0 +1,142 @@
+"""`kws-edge classify`: name the words in files."""
+
+import glob
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+import click
+
+from kws_edge.errors import AudioError
+
+if TYPE_CHECKING:
+    from kws_edge.prediction import Prediction
+
+STANDARD_INPUT = "-"
+EXTENSIONS = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".snd", ".caf"}
+"""What is taken for audio in a folder. A file that is named is read whatever it is called."""
+
+_LONG = 20.0  # seconds of audio, before progress is worth showing
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
+@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
+@click.option(
+    "--target",
+    type=click.FloatRange(1, 100, min_open=True),
+    default=99.5,
+    show_default=True,
+    metavar="PERCENT",
+    help="How many of the words that are given should be right; the model abstains as often as that takes.",
+)
+@click.option(
+    "--score", type=click.Choice(["entropy", "vacuity"]), help="Abstain by this  [default: the model's choice]"
+)
+@click.option("--provider", default="cpu", show_default=True, help="Execution provider of onnxruntime, as cpu or cuda.")
+@click.option("--strict", is_flag=True, help="Fail where that provider cannot be used, instead of running on the CPU.")
+@click.pass_context
+def classify(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    as_json: bool,
+    model: str | None,
+    target: float,
+    score: Literal["entropy", "vacuity"] | None,
+    provider: str,
+    strict: bool,
+) -> None:
+    """Name the word in each FILE, or say why that is not sure.
+
+    A FILE is WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF, of any sample rate and length; a folder, searched to
+    its depths; a pattern in quotes; or - for standard input. In a file of more than 1.3 s the surest second counts,
+    and the answer says where it is.
+
+    \b
+    kws-edge classify yes.wav
+    kws-edge classify recordings/ --target 99.9
+    kws-edge classify 'recordings/**/stop_*.flac' --json | jq .label
+    curl -s https://example.org/clip.ogg | kws-edge classify -
+
+    Exit status: 0 every file was read; 1 some were not, each with a line on standard error; 2 wrong usage, or a model,
+    provider or setting that cannot be used; 130 interrupted. An abstention is an answer, not a failure.
+    """
+    from kws_edge.model import KeywordModel
+
+    loaded = KeywordModel.load(model, provider=provider, strict=strict)
+    fraction, score = target / 100, score or loaded.metadata.score
+    loaded.metadata.threshold(score, fraction)  # so that a bad setting is refused once, not for every file
+    unreadable = 0
+    if not as_json:
+        click.echo(f"{'ANSWER':10} {'PROBABILITY':>11} {score.upper():>7}  {'SECONDS':15} FILE")
+    for name in _expand(files):
+        try:
+            with _source(name) as source, _progress(name) as progress:
+                prediction = loaded.classify(source, target=fraction, score=score, progress=progress)
+        except AudioError as error:
+            click.echo(f"Error: {error}", err=True)
+            unreadable += 1
+        else:
+            click.echo(_as_json(name, prediction) if as_json else _as_text(name, prediction))
+    ctx.exit(1 if unreadable else 0)
+
+
+def _expand(files: tuple[str, ...]) -> Iterator[str]:
+    """The files in folders and behind patterns, in order of name. What stands for no file is passed on, to fail."""
+    for file in files:
+        path = Path(file)
+        if file != STANDARD_INPUT and path.is_dir():
+            inside = (str(p) for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS and p.is_file())
+            yield from sorted(inside) or [file]
+        elif glob.has_magic(file) and not path.exists():
+            yield from sorted(glob.glob(file, recursive=True)) or [file]
+        else:
+            yield file
+
+
+@contextmanager
+def _source(name: str) -> Iterator[str | BinaryIO]:
+    """What `classify` can read: the path, or standard input as a file that can be read again from its start."""
+    if name == STANDARD_INPUT:
+        with tempfile.TemporaryFile() as file:
+            shutil.copyfileobj(click.get_binary_stream("stdin"), file)
+            yield file
+    elif Path(name).is_dir():
+        raise AudioError(f"{name}: no audio in this folder; expected files that end in {', '.join(sorted(EXTENSIONS))}")
+    else:
+        yield name
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[float], None]]:
+    """How far a long file is read, on a terminal, while it is."""
+    shown = False
+
+    def show(seconds: float) -> None:
+        nonlocal shown
+        if seconds >= _LONG and sys.stderr.isatty():
+            click.echo(f"\r{name}: {seconds // 60:.0f} min {seconds % 60:02.0f} s", nl=False, err=True)
+            shown = True
+
+    try:
+        yield show
+    finally:
+        if shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _as_json(name: str, prediction: "Prediction") -> str:
+    return json.dumps({"file": name, **prediction.to_dict()}, allow_nan=False)
+
+
+def _as_text(name: str, p: "Prediction") -> str:
+    answer = click.style(f"{p.label or 'not sure':10}", fg="yellow" if p.abstained else "green")
+    numbers = f"{p.probability:11.3f} {p.uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
+    why = f"  ({p.reason}{f', perhaps {p.guess}' if p.guess else ''})" if p.reason else ""
+    return f"{answer} {numbers} {click.format_filename(name)}{why}"

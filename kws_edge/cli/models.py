@@ -1,0 +1,63 @@
+"""`kws-edge models`: the models that there are, and what they say of themselves."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kws_edge.metadata import Metadata
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[NAME|PATH]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
+def models(name: str | None, as_json: bool) -> None:
+    """List the models that come with kws-edge, or describe one, shipped or in a file of yours.
+
+    \b
+    kws-edge models
+    kws-edge models softmax
+    kws-edge models my_model.onnx --json | jq .thresholds
+
+    Exit status: 0, or 2 where there is no such model or it cannot be used.
+    """
+    from kws_edge.model import DEFAULT_MODEL, KeywordModel, shipped_models
+
+    described = {key: KeywordModel.load(key).metadata for key in ([name] if name else shipped_models())}
+    if as_json:
+        for key, metadata in described.items():
+            click.echo(json.dumps({"default": key == DEFAULT_MODEL, **json.loads(metadata.to_json())}))
+    elif name:
+        click.echo(_describe(described[name]))
+    else:
+        click.echo(f"  {'NAME':20} {'VARIANT':15} {'WORDS':>5} {'TEST ACCURACY':>14}")
+        for key, metadata in described.items():
+            mark = "*" if key == DEFAULT_MODEL else " "
+            click.echo(
+                f"{mark} {key:20} {metadata.variant:15} {len(metadata.labels):5} {_accuracy(metadata, 'test'):>14}"
+            )
+        click.echo("* is what runs unless another is asked for.")
+
+
+def _accuracy(metadata: "Metadata", split: str) -> str:
+    result = metadata.accuracy.get(split)
+    return f"{result['accuracy']:.2%}" if result else "-"
+
+
+def _describe(metadata: "Metadata") -> str:
+    lines = [metadata.name, f"  variant      {metadata.variant}", f"  words        {', '.join(metadata.labels)}"]
+    for split, r in metadata.accuracy.items():
+        lines.append(f"  {split:12} {r['accuracy']:.2%} right ({r['low']:.2%} to {r['high']:.2%}), {r['clips']} clips")
+    for score, points in metadata.thresholds.items():
+        for p in points:
+            reached = "never accepts" if p.accepted_accuracy is None else f"accepts {p.coverage:.1%} of the words"
+            note = ", default" if score == metadata.score else ""
+            lines.append(f"  {p.target:<12.1%} {score} up to {p.threshold:.4g}: {reached}{note}")
+    for title, values in (("calibration", metadata.calibration), ("training", metadata.training)):
+        lines += [f"  {title:12} {_pairs(values)}"]
+    return "\n".join([*lines, f"  licence      {metadata.licence}", f"  attribution  {metadata.attribution}"])
+
+
+def _pairs(values: Any) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
