@@ -25,24 +25,38 @@ from kws_edge.errors import (
 )
 
 if TYPE_CHECKING:
+    from kws_edge.decision import Event, StreamSettings
     from kws_edge.metadata import Metadata
+    from kws_edge.microphone import InputDevice, Microphone, input_devices
     from kws_edge.model import KeywordModel, Outputs, available_providers, shipped_models
     from kws_edge.prediction import Prediction, Reason
+    from kws_edge.sources import Block, StandardInput, WavFile
+    from kws_edge.spotter import Spotter, State
 
 __all__ = [
     "AudioError",
+    "Block",
     "DependencyError",
     "DeviceError",
+    "Event",
+    "InputDevice",
     "KeywordModel",
     "KwsEdgeError",
     "Metadata",
+    "Microphone",
     "ModelError",
     "Outputs",
     "Prediction",
     "ProviderError",
     "Reason",
     "SettingError",
+    "Spotter",
+    "StandardInput",
+    "State",
+    "StreamSettings",
+    "WavFile",
     "available_providers",
+    "input_devices",
     "shipped_models",
 ]
 
@@ -52,12 +66,22 @@ __all__ = [
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
+    "Block": "kws_edge.sources",
+    "Event": "kws_edge.decision",
+    "InputDevice": "kws_edge.microphone",
     "KeywordModel": "kws_edge.model",
     "Metadata": "kws_edge.metadata",
+    "Microphone": "kws_edge.microphone",
     "Outputs": "kws_edge.model",
     "Prediction": "kws_edge.prediction",
     "Reason": "kws_edge.prediction",
+    "Spotter": "kws_edge.spotter",
+    "StandardInput": "kws_edge.sources",
+    "State": "kws_edge.spotter",
+    "StreamSettings": "kws_edge.decision",
+    "WavFile": "kws_edge.sources",
     "available_providers": "kws_edge.model",
+    "input_devices": "kws_edge.microphone",
     "shipped_models": "kws_edge.model",
 }
 

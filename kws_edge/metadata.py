@@ -69,8 +69,7 @@ class Metadata:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        if self.schema != SCHEMA or isinstance(self.schema, bool):
-            _refuse("schema", self.schema, f"{SCHEMA}; another version of kws-edge wrote this model")
+        _check_schema(self.schema)
         for field in ("name", "licence", "attribution"):
             if not isinstance(getattr(self, field), str) or not getattr(self, field).strip():
                 _refuse(field, getattr(self, field), "a text")
@@ -164,8 +163,7 @@ class Metadata:
         except (ValueError, RecursionError) as error:
             raise ModelError(f"metadata: not JSON ({error}); expected what kws-export writes") from None
         _check_object("metadata", values)
-        if values.get("schema") != SCHEMA:  # before the fields: another version has others
-            _refuse("schema", values.get("schema"), f"{SCHEMA}; another version of kws-edge wrote this model")
+        _check_schema(values.get("schema"))  # before the fields: another version has others
         names = {field.name for field in fields(cls)}
         if values.keys() != names:
             missing, unknown = sorted(names - values.keys()), sorted(values.keys() - names)
@@ -176,7 +174,7 @@ class Metadata:
         try:
             values["front_end"] = FrontEnd.from_dict(_check_object("front_end", values["front_end"]))
             values["thresholds"] = {score: _operating_points(score, points) for score, points in thresholds.items()}
-        except SettingError as error:
+        except (SettingError, OverflowError) as error:  # JSON has integers that no float can hold
             raise ModelError(f"metadata: {error}") from None
         return cls(**values)
 
@@ -186,6 +184,11 @@ def _operating_points(score: str, points: Any) -> tuple[OperatingPoint, ...]:
     if not isinstance(points, list):
         _refuse(field, points, "a list of operating points")
     return tuple(OperatingPoint.from_dict(_check_object(field, point)) for point in points)
+
+
+def _check_schema(schema: Any) -> None:
+    if isinstance(schema, bool) or schema != SCHEMA:
+        _refuse("schema", schema, f"{SCHEMA}, the version that this kws-edge supports")
 
 
 def _check_object(field: str, value: Any) -> Any:

@@ -68,8 +68,12 @@ class Outputs:
 
 
 def shipped_models() -> dict[str, Path]:
-    """The models that come with the package, name → file."""
-    return {path.stem: path for path in sorted(MODELS.glob("*.onnx"))}
+    """The models that come with the package, name → file.
+
+    NAME.audio.onnx beside one, with the front end in its graph, is for runtimes that have none, and not listed.
+    """
+    files = (path for path in MODELS.glob("*.onnx") if not path.name.endswith(".audio.onnx"))
+    return {path.stem: path for path in sorted(files)}
 
 
 def available_providers() -> tuple[str, ...]:
@@ -297,9 +301,10 @@ class KeywordModel:
         options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 4  # what goes wrong is raised, and need not be printed too
-        usable = [self._provider] if self._provider in ort.get_available_providers() else []
+        wanted = {self._provider: None, "CPUExecutionProvider": None}  # in this order, each once
+        providers = [name for name in wanted if name in ort.get_available_providers()]
         try:
-            session = ort.InferenceSession(self._data, options, providers=[*usable, "CPUExecutionProvider"])
+            session = ort.InferenceSession(self._data, options, providers=providers)
         except Exception as e:  # its errors have no class in common
             raise ModelError(
                 f"{self._path}: onnxruntime {ort.__version__} cannot load it: {_reason(e)}; expected an ONNX file of "

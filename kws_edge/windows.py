@@ -54,8 +54,8 @@ def cut(blocks: Iterable[F32], front_end: FrontEnd) -> Iterator[Window]:
     Nothing where there is less than one frame.
     """
     fe = front_end
-    length = fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE))
-    step = round(STEP_SECONDS * SAMPLE_RATE / fe.hop)
+    length = min(fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE)), fe.frames)
+    step = max(1, round(STEP_SECONDS * SAMPLE_RATE / fe.hop))
     stream = MFCCStream(fe)
     samples, frames = np.empty(0, np.float32), np.empty((0, fe.n_mfcc), np.float32)
     first = 0  # the frame, counted from the start of the audio, with which `frames` and `samples` start

@@ -18,16 +18,19 @@ needs_kernels = pytest.mark.skipif(kernels.library() is None, reason="needs a C 
 
 
 @pytest.fixture(autouse=True)
-def _seed() -> None:
+def _seed_and_one_thread() -> Iterator[None]:
+    # torch's threads wait for each other busily, which takes long on a machine that does other things as well.
     torch.manual_seed(1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
+def threads(request: pytest.FixtureRequest) -> int:
     torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
+    return request.param
 
 
 def network(repeat: int = 1, classes: int = 12) -> MatchboxNet:
@@ -129,12 +132,14 @@ def test_torch_path_is_the_plain_network_with_its_gradients(repeat: int) -> None
 # Among 128 clips some values lie so near to zero that float32 and float64 differ on the side of the ReLU, which changes
 # a gradient by a percent; torch's own float32 layers do the same.
 @pytest.mark.parametrize(("batch", "tolerance"), [(1, 1e-4), (2, 1e-4), (7, 1e-4), (128, 3e-2)])
-def test_compiled_path_is_the_plain_network_with_its_gradients(
+def test_compiled_path_is_the_torch_path_with_its_gradients(
     batch: int, tolerance: float, repeat: int, threads: int
 ) -> None:
     model, x = network(repeat), torch.randn(batch, 64, 128)
+    actual = model(x)
+    torch.set_num_threads(1)
     double = copy.deepcopy(model).double()
-    expected, actual = plain(double, x.double()), model(x)
+    expected = double(x.double())
     assert type(actual.grad_fn.next_functions[1][0]).__name__ == "_TrunkBackward"
     torch.testing.assert_close(actual.double(), expected, rtol=0, atol=2e-5)
     weights = torch.randn(actual.shape)
@@ -200,11 +205,11 @@ def test_a_shift_in_silence_does_not_change_the_logits() -> None:
     # shifts in the normalisations silence stays silence, and 20 frames spread by 58 at most on each side.
     model = MatchboxNet(12).eval()
     clip = torch.zeros(1, 64, 256)
-    clip[:, :, 90:110] = torch.randn(64, 20)
+    clip[:, :, 90:110] = 1e3 * torch.randn(64, 20)
     with torch.no_grad():
         expected, shifted = model(clip), model(clip.roll(24, dims=2))
-    torch.testing.assert_close(shifted, expected, rtol=0, atol=1e-6)
-    assert (expected - model.classifier.bias).abs().max() > 1e-3  # and the logits do come from the clip
+    torch.testing.assert_close(shifted, expected, rtol=0, atol=1e-5)
+    assert (expected - model.classifier.bias).abs().max() > 0.1  # and the logits do come from the clip
 
 
 @needs_kernels

@@ -6,6 +6,7 @@ noise are there because a microphone has them; each can be switched off in the r
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy.typing as npt
 from kws_edge.errors import SettingError
 
 F32 = npt.NDArray[np.float32]
+
+_WHITE_NOISE = 960_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ def augment_samples(
         x += scale_to_snr(noise[start : start + len(x)], x, rng.uniform(*s.background_snr_db))
     if rng.random() < s.gain_probability:
         x *= np.float32(10 ** (rng.uniform(*s.gain_db) / 20))
-    x += np.float32(10 ** (rng.uniform(*s.white_noise_db) / 20)) * rng.standard_normal(len(x), dtype=np.float32)
+    start = rng.integers(0, _WHITE_NOISE - len(x) + 1)
+    x += np.float32(10 ** (rng.uniform(*s.white_noise_db) / 20)) * _white_noise()[start : start + len(x)]
     if rng.random() < s.dc_probability:
         x += np.float32(rng.uniform(-s.dc, s.dc))
     return np.clip(x, -1, 1, out=x)
@@ -126,6 +130,12 @@ def scale_to_snr(noise: F32, speech: F32, snr_db: float) -> F32:
     if noise_power == 0:
         return noise
     return noise * np.float32(np.sqrt(speech_power / noise_power) * 10 ** (-snr_db / 20))
+
+
+@cache
+def _white_noise() -> F32:
+    """A minute of Gaussian noise of unit variance, of which every clip takes a stretch: drawing it anew costs more."""
+    return np.random.default_rng(0).standard_normal(_WHITE_NOISE, dtype=np.float32)
 
 
 def _shift(x: F32, by: int) -> F32:

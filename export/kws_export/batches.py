@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from kws_edge.mfcc import FrontEnd, mfcc, pad
+from kws_edge.mfcc import FrontEnd
 from kws_export.augment import Augmentation, augment_mfcc, augment_samples
+from kws_export.features import window_features
 from kws_export.negatives import NO_WORD, Negatives
 from kws_export.speech_commands import ArrayDataset
 
@@ -22,7 +23,7 @@ F32 = npt.NDArray[np.float32]
 
 def clip_features(samples: npt.NDArray[np.int16], length: int, front_end: FrontEnd) -> F32:
     """A clip's features as the device computes them: int16 [n], of which `length` count → [coefficients, frames]."""
-    return pad(mfcc(samples[:length] / np.float32(32768), front_end), front_end)
+    return window_features(samples[:length].astype(np.float32) / 32768, front_end)
 
 
 def split_features(data: ArrayDataset, front_end: FrontEnd) -> Tensor:
@@ -84,7 +85,7 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         else:
             samples, length = self.data.samples[clip] / np.float32(32768), int(self.data.lengths[clip])
         x = augment_samples(samples, length, self.noises, self.augmentation, rng)
-        return augment_mfcc(pad(mfcc(x, self.front_end), self.front_end), self.augmentation, rng)
+        return augment_mfcc(window_features(x, self.front_end), self.augmentation, rng)
 
     def loader(self, workers: int) -> DataLoader[tuple[Tensor, Tensor]]:
         """The batches in order, made by `workers` processes ahead of the network; 0 makes them in line."""

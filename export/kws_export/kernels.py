@@ -1,4 +1,4 @@
-"""kernels.c, compiled for this machine on first use, and the settings that make a training process fast.
+"""kernels.c and its like, compiled for this machine on first use, and the settings that make a training process fast.
 
 There is no binary to ship or build ahead: the system's C compiler writes a library to the user's cache folder, named by
 the hash of source, flags and processor. Without a compiler training still works, through torch, at a lower speed.
@@ -58,12 +58,12 @@ class Convolution(_Struct):
 
 
 @functools.cache
-def library() -> ctypes.CDLL | None:
-    """kernels.c as a loaded library; None, with one line in the log, where it cannot be had."""
+def library(source: Path = _SOURCE) -> ctypes.CDLL | None:
+    """A C file of this package as a loaded library; None, with one line in the log, where it cannot be had."""
     try:
-        return ctypes.CDLL(str(compiled()))
+        return ctypes.CDLL(str(compiled(source)))
     except (OSError, subprocess.SubprocessError) as error:
-        _log.warning("training without compiled kernels, at about half the speed: %s", error)
+        _log.warning("training without compiled %s, at a lower speed: %s", source.name, error)
         return None
 
 
@@ -127,7 +127,7 @@ def _as_c(argument: Any, thread: int) -> Any:
     return None if argument is None else ctypes.c_int64(argument)
 
 
-def compiled() -> Path:
+def compiled(source: Path = _SOURCE) -> Path:
     """The library's path, compiled now where it is not yet in the cache. Raises OSError or SubprocessError."""
     native = _NATIVE.get(platform.machine())
     if native is None:
@@ -136,10 +136,10 @@ def compiled() -> Path:
     if not compiler:
         raise OSError("no C compiler (cc) on the path")
     flags = (*_FLAGS, native)
-    source = _SOURCE.read_bytes()
-    key = hashlib.sha256(b"\0".join([source, " ".join((compiler, *flags)).encode(), _processor()])).hexdigest()[:16]
+    text = source.read_bytes()
+    key = hashlib.sha256(b"\0".join([text, " ".join((compiler, *flags)).encode(), _processor()])).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kws-edge"
-    target = cache / f"kernels-{key}.so"
+    target = cache / f"{source.stem}-{key}.so"
     if not target.exists():
         cache.mkdir(parents=True, exist_ok=True)
         # Into a file of our own, then renamed: two processes that start together both end with a whole library.
@@ -147,7 +147,7 @@ def compiled() -> Path:
         os.close(handle)
         try:
             done = subprocess.run(
-                [compiler, *flags, str(_SOURCE), "-o", name], capture_output=True, text=True, check=False
+                [compiler, *flags, str(source), "-o", name, "-lm"], capture_output=True, text=True, check=False
             )
             if done.returncode:
                 raise OSError(f"{compiler} failed: {done.stderr.strip() or done.returncode}")

@@ -105,8 +105,11 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
     """What `classify` can read: the path, or standard input as a file that can be read again from its start."""
     if name == STANDARD_INPUT:
         with tempfile.TemporaryFile() as file:
-            shutil.copyfileobj(click.get_binary_stream("stdin"), file)
-            yield file
+            shutil.copyfileobj(sys.stdin.buffer, file)
+            try:
+                yield file
+            except AudioError as error:
+                raise AudioError(f"standard input: {str(error).removeprefix('file object: ')}") from None
     elif Path(name).is_dir():
         raise AudioError(f"{name}: no audio in this folder; expected files that end in {', '.join(sorted(EXTENSIONS))}")
     else:

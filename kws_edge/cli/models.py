@@ -51,9 +51,10 @@ def _describe(metadata: "Metadata") -> str:
         lines.append(f"  {split:12} {r['accuracy']:.2%} right ({r['low']:.2%} to {r['high']:.2%}), {r['clips']} clips")
     for score, points in metadata.thresholds.items():
         for p in points:
-            reached = "never accepts" if p.accepted_accuracy is None else f"accepts {p.coverage:.1%} of the words"
-            note = ", default" if score == metadata.score else ""
-            lines.append(f"  {p.target:<12.1%} {score} up to {p.threshold:.4g}: {reached}{note}")
+            reached = (
+                f"up to {p.threshold:.4g}, {p.coverage:.1%} of the words accepted" if p.accepted else "not reached"
+            )
+            lines.append(f"  {p.target:<12.1%} {score}{' (default)' if score == metadata.score else ''}: {reached}")
     for title, values in (("calibration", metadata.calibration), ("training", metadata.training)):
         lines += [f"  {title:12} {_pairs(values)}"]
     return "\n".join([*lines, f"  licence      {metadata.licence}", f"  attribution  {metadata.attribution}"])

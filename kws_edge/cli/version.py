@@ -10,11 +10,12 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 def version(as_json: bool) -> None:
     """Print the versions of kws-edge and of what it stands on, and the execution providers of this machine."""
-    from importlib.metadata import version as version_of
+    import numpy
+    import onnxruntime
 
     from kws_edge.model import available_providers
 
-    versions = {name: version_of(name) for name in ("kws-edge", "onnxruntime", "numpy")}
+    versions = {"kws-edge": _own_version(), "onnxruntime": onnxruntime.__version__, "numpy": numpy.__version__}
     versions |= {"python": platform.python_version(), "platform": platform.platform()}
     providers = available_providers()
     if as_json:
@@ -22,3 +23,13 @@ def version(as_json: bool) -> None:
         return
     for name, value in {**versions, "providers": ", ".join(providers)}.items():
         click.echo(f"{name:12} {value}")
+
+
+def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("kws-edge")
+    except PackageNotFoundError:
+        return "not installed, run from its source"

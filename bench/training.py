@@ -1,0 +1,131 @@
+"""Samples per second of a training step (forward, loss, backward, NovoGrad) on this machine's CPU.
+
+    python bench/training.py [--rounds 7] [--batch 128] [--repeat 1]
+
+Three implementations of the same network: torch's Conv1d and BatchNorm1d, the [C, B, T] layout of ops.py, and the
+compiled kernels. They take turns in every round, so that a neighbour's load hits all of them; the medians are printed
+as a table and written to bench/results/training.json. "Per core" counts the CPU time spent, which a neighbour distorts
+less than the clock on the wall. Features and augmentation are not part of it.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from kws_export import kernels, trunk
+from kws_export.network import BLOCK_KERNELS, BN_EPS, MatchboxNet, parameter_count
+from kws_export.novograd import NovoGrad
+
+RESULTS = Path(__file__).parent / "results" / "training.json"
+CLASSES = 30
+
+
+class Separable(nn.Sequential):
+    def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1) -> None:
+        padding = kernel // 2 * dilation
+        super().__init__(
+            nn.Conv1d(inputs, inputs, kernel, padding=padding, dilation=dilation, groups=inputs, bias=False),
+            nn.Conv1d(inputs, outputs, 1, bias=False),
+            nn.BatchNorm1d(outputs, eps=BN_EPS),
+        )
+
+
+class PlainBlock(nn.Module):
+    def __init__(self, inputs: int, kernel: int, repeat: int) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(Separable(inputs if i == 0 else 64, 64, kernel) for i in range(repeat))
+        self.residual = nn.Sequential(nn.Conv1d(inputs, 64, 1, bias=False), nn.BatchNorm1d(64, eps=BN_EPS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for conv in self.convs[:-1]:
+            y = conv(y).relu()
+        return (self.convs[-1](y) + self.residual(x)).relu()
+
+
+class PlainNet(nn.Sequential):
+    def __init__(self, repeat: int) -> None:
+        super().__init__(
+            *(Separable(64, 128, 11), nn.ReLU()),
+            *(PlainBlock(128 if i == 0 else 64, kernel, repeat) for i, kernel in enumerate(BLOCK_KERNELS)),
+            *(Separable(64, 128, 29, dilation=2), nn.ReLU()),
+            *(nn.Conv1d(128, 128, 1, bias=False), nn.BatchNorm1d(128, eps=BN_EPS), nn.ReLU()),
+            *(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(128, CLASSES)),
+        )
+
+
+def training_step(model: nn.Module, batch: int) -> Callable[[], None]:
+    features, labels = torch.randn(batch, 64, 128), torch.randint(0, CLASSES, (batch,))
+    optimiser = NovoGrad(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(features), labels).backward()
+        optimiser.step()
+
+    return step
+
+
+def timed(step: Callable[[], None], steps: int) -> tuple[float, float]:
+    """Seconds on the wall and of CPU for `steps` steps, after one that does not count."""
+    step()
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+        step()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=2, help="per measurement")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--repeat", type=int, default=1)
+    args = parser.parse_args()
+
+    kernels.tune_process()
+    if kernels.library() is None:
+        parser.error("the comparison needs a C compiler (cc)")
+    plain, model = PlainNet(args.repeat), MatchboxNet(CLASSES, args.repeat)
+    assert parameter_count(plain) == parameter_count(model)
+    without_kernels = patch.object(trunk, "available", lambda *_: False)
+    steps = {
+        "torch Conv1d": training_step(plain, args.batch),
+        "torch, [C, B, T]": without_kernels(training_step(model, args.batch)),
+        "compiled kernels": training_step(model, args.batch),
+    }
+    seconds: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for _ in range(args.rounds):
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            for name, step in steps.items():
+                seconds.setdefault((name, threads), []).append(timed(step, args.steps))
+
+    samples = args.steps * args.batch
+    rows = []
+    for (name, threads), pairs in seconds.items():
+        wall, cpu = (samples / statistics.median(values) for values in zip(*pairs, strict=True))
+        rows.append({"implementation": name, "threads": threads, "per_second": round(wall), "per_core": round(cpu)})
+    base = {row["threads"]: row["per_core"] for row in rows if row["implementation"] == "torch Conv1d"}
+
+    print(f"MatchboxNet-3x{args.repeat}x64, batch {args.batch}, medians of {args.rounds} rounds, samples/s\n")
+    print("| implementation | threads | per second | per core | per core, × Conv1d |")
+    print("|---|---:|---:|---:|---:|")
+    for row in rows:
+        row["ratio"] = round(int(row["per_core"]) / int(base[row["threads"]]), 2)
+        print("| {implementation} | {threads} | {per_second} | {per_core} | {ratio:.1f} |".format(**row))
+    settings = {"machine": platform.machine(), "torch": torch.__version__, **vars(args)}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({**settings, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,356 @@
+"""From hops to events: each spoken word once, and "not sure" once for what might have been a word.
+
+The decision is a function of `hops.Hops` and of the settings alone, so a recording that was traced once can be decided
+again under any settings.
+
+The rule
+--------
+Smoothing: p̂ and the vacuity are averaged over the windows of the last `smoothing` seconds, those without sound or
+before the start counting as no evidence (p̂ uniform, vacuity 1); the entropy is that of the averaged p̂. A hop is
+accepted where every score that has a threshold is at or below it and p̂ of the best label reaches `probability`.
+
+Words: the first accepted hop gives the event, and disarms the decision. It is armed again when, for `rearm` seconds on
+end, a score is above its threshold by `hysteresis` of the way to 1, or another label is the best. Two events are never
+closer than `refractory` seconds. An accepted label outside the chosen words is heard in silence. A label that begins
+with an underscore (`_unknown_`) is no word, and never accepted.
+
+Abstentions: sound that is `SPEECH` above the noise floor makes an episode, which ends with a pause of `PAUSE`. If it
+lasted as long as an utterance may (`MIN_SPEECH` to `MAX_SPEECH`) and no label was accepted in it, there is one event
+without a label, with the numbers of its least uncertain hop. Longer ones (music, a radio) were not said to the device.
+The pause is as long as a word may go on being recognised after its end, so that no word follows its own abstention.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge import evidence
+from kws_edge.errors import ModelError, SettingError
+from kws_edge.hops import LEVEL_SPAN, Hops, check_hop, window_seconds
+from kws_edge.metadata import SCORES, Metadata
+from kws_edge.model import DEFAULT_TARGET
+from kws_edge.prediction import Reason
+from kws_edge.variants import get_variant
+
+F32 = npt.NDArray[np.float32]
+
+SPEECH: Final = 9.0  # dB above the noise floor
+MIN_SPEECH, MAX_SPEECH = 0.2, 3.0  # s
+PAUSE: Final = 0.6  # s
+MAX_SMOOTHING: Final = 0.9
+"""Seconds; shorter than a window, so that the hops without a window after a gap part what lies before and after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Settings of the decision; a calibrated model carries its own. Durations are in seconds, and independent of the hop.
+
+    Attributes
+    ----------
+    thresholds : score → the highest uncertainty that is accepted; where there are two, both must hold.
+    labels : label → thresholds that replace those above for that label.
+    probability : the least p̂ that is accepted, 0 to 1.
+    smoothing : over how long the windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
+    hysteresis : how far, of the way from its threshold to 1, a score must rise to arm the decision again, 0 to 1.
+    rearm : for how long it must stay there, or another label be the best, 0 to 10.
+    refractory : the least time between events, 0 to 60.
+    """
+
+    thresholds: Mapping[str, float]
+    labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    probability: float = 0.0
+    smoothing: float = 0.2
+    hysteresis: float = 0.25
+    rearm: float = 0.3
+    refractory: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, with a SettingError that names the field."""
+        if not isinstance(self.labels, Mapping):
+            raise SettingError(f"stream settings: labels={self.labels!r}; expected an object of label to thresholds")
+        for name, thresholds in (("thresholds", self.thresholds), *self.labels.items()):
+            if not isinstance(thresholds, Mapping) or not thresholds or thresholds.keys() - set(SCORES):
+                raise SettingError(
+                    f"stream settings: {name}={thresholds!r}; expected a threshold for one or both of {', '.join(SCORES)}"
+                )
+            for score, threshold in thresholds.items():
+                _check(f"{name}.{score}", threshold, -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+        for label, thresholds in self.labels.items():
+            if thresholds.keys() - self.thresholds.keys():
+                raise SettingError(
+                    f"stream settings: {label}={dict(thresholds)}; expected scores among {', '.join(self.thresholds)}"
+                )
+        ranges = {"probability": 1, "smoothing": MAX_SMOOTHING, "hysteresis": 1, "rearm": 10, "refractory": 60}
+        for name, most in ranges.items():
+            _check(name, getattr(self, name), 0, most)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(replace(self, thresholds=dict(self.thresholds), labels={k: dict(v) for k, v in self.labels.items()}))
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> "StreamSettings":
+        """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
+        names = {f.name for f in fields(cls)}
+        if settings.keys() != names:
+            missing, unknown = sorted(names - settings.keys()), sorted(settings.keys() - names)
+            raise SettingError(f"stream settings: missing {missing}, unknown {unknown}; expected {sorted(names)}")
+        return cls(**settings)
+
+    @classmethod
+    def of(cls, metadata: Metadata, *, score: str | None = None, target: float | None = None) -> "StreamSettings":
+        """The settings that a model's file gives.
+
+        Those under `stream["settings"]` of its metadata, where it was calibrated on streams. Where it was not, or a
+        score or target is asked for, the thresholds are those calibrated on clips.
+
+        Parameters
+        ----------
+        score : "entropy", "vacuity" or "both"; None for the model's own.
+        target : the accuracy of accepted clips, a fraction; None for `DEFAULT_TARGET`.
+
+        Raises
+        ------
+        SettingError : there is no threshold for this score and target.
+        ModelError : the file's stream settings are malformed.
+        """
+        calibrated = None
+        if metadata.stream is not None:
+            try:
+                calibrated = cls.from_dict(metadata.stream["settings"])
+            except (KeyError, AttributeError, SettingError) as e:
+                raise ModelError(f"model {metadata.name}: stream: {e}; expected settings by kws-edge calibrate") from None
+            if score is None and target is None:
+                return calibrated
+        scores = SCORES if score == "both" else (score or metadata.score,)
+        thresholds = {s: metadata.threshold(s, target or DEFAULT_TARGET).threshold for s in scores}
+        return replace(calibrated, thresholds=thresholds, labels={}) if calibrated else cls(thresholds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """A word, or an abstention where there might have been one. Times are seconds of the stream.
+
+    Attributes
+    ----------
+    label : the word; None where the model abstained.
+    guess : the most probable label, also where the model abstained.
+    probability, vacuity, entropy : the smoothed ones, by which was decided.
+    alpha : float32 [K], the Dirichlet that has them.
+    reason : why the model abstained; None where it did not.
+    start, end : an estimate of where the word lies: from where the sound rose out of the noise, or from the start of
+        the window where that is later, to where it last was above it, or the end of the window.
+    time : the end of the hop at which was decided: nothing later than this was known.
+    model : the name of the model.
+    """
+
+    label: str | None
+    guess: str
+    probability: float
+    alpha: F32
+    vacuity: float
+    entropy: float
+    reason: Reason | None
+    start: float
+    end: float
+    time: float
+    model: str
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the label was withheld."""
+        return self.reason is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, without NaN or infinities."""
+        return {
+            "label": self.label,
+            "guess": self.guess,
+            "probability": self.probability,
+            "abstained": self.abstained,
+            "reason": None if self.reason is None else self.reason.value,
+            "start": self.start,
+            "end": self.end,
+            "time": self.time,
+            "vacuity": self.vacuity,
+            "entropy": self.entropy,
+            "alpha": self.alpha.tolist(),
+            "model": self.model,
+        }
+
+
+class Smoothed(NamedTuple):
+    """What is decided by, at one hop: the best label's index, p̂ float32 [K], and the two scores."""
+
+    guess: int
+    probability: F32
+    vacuity: float
+    entropy: float
+
+
+@dataclass(slots=True)
+class _Episode:
+    """Sound above the noise floor, and what the network made of it."""
+
+    start: float
+    last: float
+    accepted: bool = False
+    clipped: bool = False
+    best: Smoothed | None = None
+
+
+class Decision:
+    """The rule with its memory. It takes hops in as many pieces as they come; the events are the same."""
+
+    def __init__(
+        self, metadata: Metadata, settings: StreamSettings, hop: float, words: Collection[str] | None = None
+    ) -> None:
+        """Start a stream.
+
+        Parameters
+        ----------
+        words : the labels that give events; None for all.
+
+        Raises
+        ------
+        SettingError : the words or the settings name a label that the model lacks, or the hop is out of its range.
+        """
+        check_hop(hop, metadata.front_end)
+        self.settings = settings
+        self.hop = hop
+        self._model, self._labels, self._variant = metadata.name, metadata.labels, get_variant(metadata.variant)
+        self._window = window_seconds(metadata)
+        chosen = set(self._labels if words is None else words)
+        unknown = sorted((chosen | set(settings.labels)) - set(self._labels))
+        if unknown or not chosen:
+            raise SettingError(
+                f"words: {', '.join(unknown) or 'none'}; expected one or more of {', '.join(self._labels)}"
+            )
+        self._chosen = [label in chosen for label in self._labels]
+        self._is_word = np.array([not label.startswith("_") for label in self._labels])
+        self._thresholds = {
+            score: np.array([settings.labels.get(w, {}).get(score, t) for w in self._labels], np.float32)
+            for score, t in settings.thresholds.items()
+        }
+        self._first_score = next(iter(settings.thresholds))
+        self._smooth = max(1, round(settings.smoothing / hop))
+        self._rearm = max(1, round(settings.rearm / hop))
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        K = len(self._labels)
+        self._p = np.full((self._smooth - 1, K), 1 / K, np.float32)
+        self._u = np.ones(self._smooth - 1, np.float32)
+        self._armed = True
+        self._released = 0  # hops on end
+        self._word = -1  # that of the last event
+        self._event_time = -math.inf
+        self._episode: _Episode | None = None
+        self.last: Smoothed | None = None
+
+    def step(self, hops: Hops) -> list[Event]:
+        """The events of the next hops."""
+        if not len(hops):
+            return []
+        p, vacuity = self._average(hops)
+        entropy = evidence.entropy(p)
+        guess = p.argmax(axis=-1)
+        accepted = self._is_word[guess] & (p.max(axis=-1) >= np.float32(self.settings.probability))
+        released = np.zeros(len(hops), np.bool_)
+        for score, thresholds in self._thresholds.items():
+            u = vacuity if score == "vacuity" else entropy
+            t = thresholds[guess]
+            accepted &= u <= t
+            released |= u > t + np.float32(self.settings.hysteresis) * (1 - t)
+        events = []
+        speech = (hops.level > hops.noise + np.float32(SPEECH)).tolist()
+        rows = zip(
+            hops.time.tolist(), hops.heard.tolist(), hops.clipped.tolist(), speech, guess.tolist(), vacuity.tolist(),
+            entropy.tolist(), accepted.tolist(), released.tolist(), strict=True,
+        )  # fmt: skip
+        for i, (time, heard, clipped, is_speech, best, u, h, is_accepted, is_released) in enumerate(rows):
+            now = Smoothed(best, p[i], u, h)
+            if is_accepted and self._episode:
+                self._episode.accepted = True
+            event = self._follow(time, now, clipped=clipped, speech=is_speech, heard=heard)
+            if event:
+                events.append(event)
+            self._released = self._released + 1 if is_released or best != self._word else 0
+            self._armed = self._armed or self._released >= self._rearm
+            if is_accepted and self._armed and time - self._event_time >= self.settings.refractory - 1e-6:
+                self._armed, self._released, self._word, self._event_time = False, 0, best, time
+                if self._chosen[best]:
+                    events.append(self._event(now, time, self._episode, None))
+        self.last = Smoothed(int(guess[-1]), p[-1], float(vacuity[-1]), float(entropy[-1]))
+        return events
+
+    def _average(self, hops: Hops) -> tuple[F32, F32]:
+        """p̂ [n, K] and vacuity [n], averaged; each hop by the same additions in the same order however they come."""
+        p = np.concatenate([self._p, evidence.probability(hops.alpha)])
+        u = np.concatenate([self._u, hops.vacuity])
+        n, w = len(hops), self._smooth
+        mean_p, mean_u = p[:n].copy(), u[:n].copy()
+        for i in range(1, w):
+            mean_p += p[i : i + n]
+            mean_u += u[i : i + n]
+        self._p, self._u = p[n:].copy(), u[n:].copy()
+        return mean_p / np.float32(w), mean_u / np.float32(w)
+
+    def _follow(self, time: float, now: Smoothed, *, clipped: bool, speech: bool, heard: bool) -> Event | None:
+        """Carry the episode on; its abstention where it ends without a word."""
+        episode, event = self._episode, None
+        if episode and time - episode.last >= PAUSE:
+            if episode.best and not episode.accepted and MIN_SPEECH <= episode.last - episode.start <= MAX_SPEECH:
+                reason = Reason.CLIPPED if episode.clipped else Reason.UNCERTAIN
+                event = self._event(episode.best, time, episode, reason)
+            self._episode = episode = None
+        if speech and not episode:
+            self._episode = episode = _Episode(time - max(LEVEL_SPAN, self.hop), time)
+        if episode:
+            episode.last = time if speech else episode.last
+            episode.clipped |= clipped
+            if heard and (episode.best is None or self._score(now) < self._score(episode.best)):
+                episode.best = now
+        return event
+
+    def _score(self, smoothed: Smoothed) -> float:
+        return smoothed.vacuity if self._first_score == "vacuity" else smoothed.entropy
+
+    def _event(self, smoothed: Smoothed, time: float, episode: _Episode | None, reason: Reason | None) -> Event:
+        start, end = max(0.0, time - self._window), time
+        if episode and reason:
+            start, end = episode.start, episode.last
+        elif episode and episode.last > start:
+            start, end = max(start, episode.start), episode.last
+        guess = self._labels[smoothed.guess]
+        return Event(
+            label=None if reason else guess,
+            guess=guess,
+            probability=float(smoothed.probability[smoothed.guess]),
+            alpha=self._alpha(smoothed),
+            vacuity=smoothed.vacuity,
+            entropy=smoothed.entropy,
+            reason=reason,
+            start=start,
+            end=end,
+            time=time,
+            model=self._model,
+        )
+
+    def _alpha(self, smoothed: Smoothed) -> F32:
+        """The Dirichlet of this mean and this vacuity u = K/(Σe + K), which gives Σα."""
+        K = len(self._labels)
+        strength = K / smoothed.vacuity - K * (1 - self._variant.alpha_offset)
+        return np.maximum(smoothed.probability * np.float32(strength), np.finfo(np.float32).tiny)
+
+
+def decide(
+    metadata: Metadata, hops: Hops, settings: StreamSettings, words: Collection[str] | None = None
+) -> list[Event]:
+    """All the events of a recording that was traced (`hops.trace`); parameters and errors are those of `Decision`."""
+    return Decision(metadata, settings, hops.hop, words).step(hops)

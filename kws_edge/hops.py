@@ -1,0 +1,259 @@
+"""A stream, hop by hop: samples of any chunking in, one row of numbers per hop out, ready for the decision.
+
+Windows of `WINDOW` samples end one hop apart, the first of them as early as a window can: window j begins at j hops.
+Nothing depends on how the samples were chunked, because work happens only where a hop is complete, on buffers whose
+place and size never change. While nothing is heard above the noise, neither features nor network run.
+
+The gate
+--------
+The level of a hop is the RMS of its last `LEVEL_SPAN` (or of the whole hop where that is longer), mean removed, in
+dBFS. The noise floor is the lowest level lately: it falls at once and rises by `FLOOR_RISE`. A window is heard where
+some level in it is `GATE` above the floor. A room at rest, or steady noise, is not; words that reach a few decibels out
+of the noise are.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge import evidence
+from kws_edge.audio import CLIP_LEVEL, SAMPLE_RATE, measure
+from kws_edge.errors import SettingError
+from kws_edge.metadata import Metadata
+from kws_edge.mfcc import FrontEnd, mfcc, pad
+from kws_edge.model import KeywordModel
+from kws_edge.variants import get_variant
+from kws_edge.windows import WINDOW_SECONDS
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+DEFAULT_HOP: Final = 0.1
+MIN_HOP, MAX_HOP = 0.02, 1.0  # seconds
+
+LEVEL_SPAN: Final = 0.1  # s
+LOWEST: Final = -100.0
+"""dBFS; what digital silence counts as."""
+FLOOR_START: Final = -60.0
+"""dBFS, the noise of a quiet room: a word with which a stream starts is then above it."""
+FLOOR_MIN: Final = -65.0
+"""dBFS; below it lies what no microphone gives, so the noise after digital silence must not pass for speech."""
+FLOOR_RISE: Final = 3.0
+"""dB per second. The pauses between syllables hold the floor down; a fan that starts is the floor some seconds later."""
+GATE: Final = 3.0
+"""dB above the floor: steady noise varies by less, over spans of 0.1 s."""
+
+_BATCH = 16
+
+
+class Hop(NamedTuple):
+    """One hop before the network.
+
+    Attributes
+    ----------
+    time : stream time of its last sample, s.
+    level, noise : of the sound and of the noise floor, dBFS.
+    clipped : whether its samples are clipped badly enough to spoil a word.
+    warming_up : less than a window since the start or the last gap.
+    frames : float32 [98, n_mfcc] of the window that ends here, valid until the next hop; None where nothing is heard.
+    """
+
+    time: float
+    level: float
+    noise: float
+    clipped: bool
+    warming_up: bool
+    frames: F32 | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hops:
+    """What the decision needs to know of n hops, times rising.
+
+    Attributes
+    ----------
+    hop : seconds from one to the next, save where samples were lost.
+    time : float64 [n], stream time at the end of each, s.
+    alpha : float32 [n, K]; where the network did not run, that of no evidence.
+    vacuity : float32 [n], 1 where the network did not run.
+    level, noise : float32 [n], dBFS.
+    clipped : bool [n].
+    heard : bool [n], whether the network ran.
+    """
+
+    hop: float
+    time: F64
+    alpha: F32
+    vacuity: F32
+    level: F32
+    noise: F32
+    clipped: Bools
+    heard: Bools
+
+    def __len__(self) -> int:
+        """Count the hops."""
+        return len(self.time)
+
+    @classmethod
+    def collect(cls, hops: list[Hop], alpha: F32, vacuity: F32, hop: float) -> "Hops":
+        """Put hops [n] beside what the network gave for them: [n, K] and [n], no evidence where it did not run."""
+        return cls(
+            hop=hop,
+            time=np.array([h.time for h in hops], np.float64),
+            alpha=alpha,
+            vacuity=vacuity,
+            level=np.array([h.level for h in hops], np.float32),
+            noise=np.array([h.noise for h in hops], np.float32),
+            clipped=np.array([h.clipped for h in hops], np.bool_),
+            heard=np.array([h.frames is not None for h in hops], np.bool_),
+        )
+
+
+class HopStream:
+    """Cut a stream into hops, with the features of their windows where there is something to hear."""
+
+    def __init__(self, front_end: FrontEnd, hop: float = DEFAULT_HOP) -> None:
+        """Start a stream at time 0.
+
+        Raises
+        ------
+        SettingError : a hop that is no multiple of the front end's (10 ms), or outside `MIN_HOP` to `MAX_HOP`.
+        """
+        self.front_end = front_end
+        self.position = 0  # samples, of the stream's time
+        self._step = check_hop(hop, front_end)  # samples
+        self._n = front_end.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE))
+        self._window = (self._n - 1) * front_end.hop + front_end.window
+        self._span = max(self._step, round(LEVEL_SPAN * SAMPLE_RATE))
+        # The last samples of it are the hop that is being filled.
+        self._buffer = np.zeros(max(self._window, self._step), np.float32)
+        self._frames = np.zeros((self._n, front_end.n_mfcc), np.float32)
+        self.reset()
+
+    def reset(self) -> None:
+        """Start again, at time 0."""
+        self.position = 0
+        self._floor = FLOOR_START
+        self._restart()
+
+    def gap(self, samples: int) -> None:
+        """Let time pass without samples: no window spans it, and the next one begins after it.
+
+        Raises SettingError for less than 0.
+        """
+        if isinstance(samples, bool) or samples < 0:
+            raise SettingError(f"a gap of {samples} samples; expected 0 or more")
+        self.position += samples
+        self._restart()
+
+    def _restart(self) -> None:
+        self._since = 0  # samples since the start or the last gap
+        self._filled = self._step - ((self._window - 1) % self._step + 1)  # so that the first window ends with a hop
+        self._missing = self._n  # frames at the end of the window that are not computed yet
+        self._last_loud = -math.inf  # where a hop last was above the noise, in samples since the restart
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether there is less than a window since the start or the last gap."""
+        return self._since < self._window
+
+    def push(self, samples: F32) -> Iterator[Hop]:
+        """Take samples, float32 [n], and give the hops that they complete. The generator must be run to its end."""
+        done = 0
+        while done < len(samples):
+            part = samples[done : done + self._step - self._filled]
+            at = len(self._buffer) - self._step + self._filled
+            self._buffer[at : at + len(part)] = part
+            self._filled += len(part)
+            self.position += len(part)
+            self._since += len(part)
+            done += len(part)
+            if self._filled == self._step:
+                yield self._complete()
+
+    def _complete(self) -> Hop:
+        recent = self._buffer[-min(self._span, self._since) :]
+        level = max(LOWEST, 10 * math.log10(float(np.var(recent)) + 1e-20))
+        rise = FLOOR_RISE * self._step / SAMPLE_RATE
+        self._floor = max(FLOOR_MIN, min(level, self._floor + rise))
+        if level > self._floor + GATE:
+            self._last_loud = self._since
+        new = self._buffer[-min(self._step, self._since) :]
+        clipped = max(new.max(), -new.min()) >= CLIP_LEVEL and measure(new).is_clipped
+        frames = None
+        moved = self._step // self.front_end.hop
+        self._missing = min(self._n, self._missing + moved)
+        self._frames[:-moved] = self._frames[moved:]
+        if not self.warming_up and self._since - self._last_loud < self._window:
+            first = self._n - self._missing
+            self._frames[first:] = mfcc(self._buffer[first * self.front_end.hop - self._window :], self.front_end)
+            self._missing, frames = 0, self._frames
+        self._buffer[: -self._step] = self._buffer[self._step :]
+        self._filled = 0
+        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, self.warming_up, frames)
+
+
+def check_hop(hop: float, front_end: FrontEnd) -> int:
+    """A hop in samples. Raises SettingError where it is no multiple of the front end's, or outside its range."""
+    unit = front_end.hop / SAMPLE_RATE
+    frames = round(hop / unit) if isinstance(hop, int | float) and MIN_HOP <= hop <= MAX_HOP else 0
+    if not frames or abs(frames * unit - hop) > 1e-9:
+        raise SettingError(f"hop={hop!r} s; expected a multiple of {unit:g} s from {MIN_HOP:g} to {MAX_HOP:g}")
+    return frames * front_end.hop
+
+
+@lru_cache(maxsize=4)
+def no_evidence(K: int, variant: str) -> F32:
+    """The α of no evidence, float32 [K], where the network is not asked. Read-only."""
+    alpha = evidence.alpha(np.full(K, -evidence.LOGIT_LIMIT, np.float32), get_variant(variant)).astype(np.float32)
+    alpha.flags.writeable = False
+    return alpha
+
+
+def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) -> Hops:
+    """Run the network over a whole recording, in batches; `decision.decide` then turns it into events.
+
+    For sweeps over settings: the network, which costs most, runs once. Its numbers are those of a `Spotter` to within
+    float32's rounding, since batches are summed in another order.
+
+    Parameters
+    ----------
+    blocks : float32 [n] each, mono at 16 kHz, such as `audio.read_blocks` gives.
+    """
+    stream = HopStream(model.metadata.front_end, hop)
+    hops: list[Hop] = []
+    alphas, vacuities = [], []
+    waiting: list[tuple[int, F32]] = []  # a hop and its features
+
+    def run() -> None:
+        outputs = model.run(np.stack([features for _, features in waiting]))
+        for (i, _), alpha, vacuity in zip(waiting, outputs.alpha, outputs.vacuity, strict=True):
+            alphas[i], vacuities[i] = alpha, vacuity
+        waiting.clear()
+
+    nothing = no_evidence(len(model.labels), model.metadata.variant)
+    for block in blocks:
+        for h in stream.push(block):
+            if h.frames is not None:
+                waiting.append((len(hops), pad(h.frames, model.metadata.front_end)))
+            hops.append(h)
+            alphas.append(nothing)
+            vacuities.append(np.float32(1))
+            if len(waiting) == _BATCH:
+                run()
+    if waiting:
+        run()
+    alpha = np.array(alphas, np.float32).reshape(len(hops), len(model.labels))
+    return Hops.collect(hops, alpha, np.array(vacuities, np.float32), hop)
+
+
+def window_seconds(metadata: Metadata) -> float:
+    """From the first to the last sample that a window's frames see; a little less than `WINDOW_SECONDS`."""
+    fe = metadata.front_end
+    return ((fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE)) - 1) * fe.hop + fe.window) / SAMPLE_RATE
