@@ -3,26 +3,38 @@
     python bench/training.py [--rounds 7] [--batch 128] [--repeat 1]
 
 Three implementations of the same network: torch's Conv1d and BatchNorm1d, the [C, B, T] layout of ops.py, and the
-compiled kernels. They take turns in every round, so that a neighbour's load hits all of them; the medians are printed
-as a table and written to bench/results/training.json. "Per core" counts the CPU time spent, which a neighbour distorts
-less than the clock on the wall. Features and augmentation are not part of it.
+compiled kernels; then the compiled kernels with what a run does besides, augmentation and features of each clip, the
+last also as two processes of one thread, as torchrun starts them or as two runs side by side. They take turns in every
+round, so that a neighbour's load hits all of them; the medians are printed as a table and written to
+bench/results/training.json. "Per core" counts the CPU time spent, which a neighbour distorts less than the clock on
+the wall.
 """
 
 import argparse
+import itertools
 import json
+import multiprocessing
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from kws_edge.mfcc import FrontEnd
+from kws_edge.variants import get_variant
 from kws_export import kernels, trunk
+from kws_export.augment import Augmentation
+from kws_export.batches import EpochBatches
+from kws_export.losses import evidential_loss
 from kws_export.network import BLOCK_KERNELS, BN_EPS, MatchboxNet, parameter_count
 from kws_export.novograd import NovoGrad
+from kws_export.speech_commands import CLIP_SAMPLES, ArrayDataset
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
 CLASSES = 30
@@ -74,6 +86,46 @@ def training_step(model: nn.Module, batch: int) -> Callable[[], None]:
     return step
 
 
+def whole_step(model: nn.Module, batch: int) -> Callable[[], None]:
+    """With augmentation and features, on noise for clips: their cost does not depend on what was recorded."""
+    rng = np.random.default_rng(0)
+    clips = 1024
+    samples = rng.integers(-3000, 3000, (clips, CLIP_SAMPLES), dtype=np.int16)
+    lengths = np.full(clips, CLIP_SAMPLES, np.int32)
+    labels = rng.integers(0, CLASSES, clips)
+    data = ArrayDataset(samples, lengths, labels, [""] * clips)
+    noises = [rng.standard_normal(60 * CLIP_SAMPLES, dtype=np.float32) / 30]
+    batches = EpochBatches(data, noises, FrontEnd(), Augmentation(), batch=batch, balance=0, seed=0, epoch=0)
+    turn = itertools.cycle(range(len(batches)))
+    optimiser = NovoGrad(model.parameters(), lr=1e-3)
+    variant = get_variant("softmax")
+
+    def step() -> None:
+        features, y = batches[next(turn)]
+        optimiser.zero_grad()
+        evidential_loss(model(features), y, variant).backward()
+        optimiser.step()
+
+    return step
+
+
+def process(pipe: Connection, repeat: int, batch: int) -> None:
+    """One of several training processes: answers each number of steps with the seconds that they took."""
+    kernels.tune_process()
+    torch.set_num_threads(1)
+    step = whole_step(MatchboxNet(CLASSES, repeat), batch)
+    while steps := pipe.recv():
+        pipe.send(timed(step, steps))
+
+
+def timed_together(pipes: list[Connection], steps: int) -> tuple[float, float]:
+    """Seconds on the wall until all processes are done, and of CPU, both per process's share of the samples."""
+    for pipe in pipes:
+        pipe.send(steps)
+    wall, cpu = zip(*(pipe.recv() for pipe in pipes), strict=True)
+    return max(wall) / len(pipes), sum(cpu) / len(pipes)
+
+
 def timed(step: Callable[[], None], steps: int) -> tuple[float, float]:
     """Seconds on the wall and of CPU for `steps` steps, after one that does not count."""
     step()
@@ -102,12 +154,23 @@ def main() -> None:
         "torch, [C, B, T]": without_kernels(training_step(model, args.batch)),
         "compiled kernels": training_step(model, args.batch),
     }
+    steps["whole step: augmentation, features, kernels"] = whole_step(model, args.batch)
+    context = multiprocessing.get_context("spawn")
+    pipes, workers = [], []
+    for _ in range(2):
+        here, there = context.Pipe()
+        workers.append(context.Process(target=process, args=(there, args.repeat, args.batch), daemon=True))
+        workers[-1].start()
+        pipes.append(here)
     seconds: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for _ in range(args.rounds):
         for threads in (1, 2):
             torch.set_num_threads(threads)
             for name, step in steps.items():
                 seconds.setdefault((name, threads), []).append(timed(step, args.steps))
+        seconds.setdefault(("whole step, two processes", 2), []).append(timed_together(pipes, args.steps))
+    for pipe in pipes:
+        pipe.send(0)
 
     samples = args.steps * args.batch
     rows = []

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge import evidence
+from kws_edge.abstention import WITHHOLD_ALL
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.hops import LEVEL_SPAN, Hops, check_hop, window_seconds
 from kws_edge.metadata import SCORES, Metadata
@@ -44,10 +45,12 @@ PAUSE: Final = 0.6  # s
 MAX_SMOOTHING: Final = 0.9
 """Seconds; shorter than a window, so that the hops without a window after a gap part what lies before and after it."""
 
+_ROUNDING = 1e-6  # s; durations are differences of times in float64
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """Settings of the decision; a calibrated model carries its own. Durations are in seconds, and independent of the hop.
+    """Settings of the decision; a calibrated model carries its own. Durations are in seconds, whatever the hop.
 
     Attributes
     ----------
@@ -63,7 +66,7 @@ class StreamSettings:
     thresholds: Mapping[str, float]
     labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     probability: float = 0.0
-    smoothing: float = 0.2
+    smoothing: float = 0.3
     hysteresis: float = 0.25
     rearm: float = 0.3
     refractory: float = 0.8
@@ -75,10 +78,10 @@ class StreamSettings:
         for name, thresholds in (("thresholds", self.thresholds), *self.labels.items()):
             if not isinstance(thresholds, Mapping) or not thresholds or thresholds.keys() - set(SCORES):
                 raise SettingError(
-                    f"stream settings: {name}={thresholds!r}; expected a threshold for one or both of {', '.join(SCORES)}"
+                    f"stream settings: {name}={thresholds!r}; expected a number for one or both of {', '.join(SCORES)}"
                 )
             for score, threshold in thresholds.items():
-                _check(f"{name}.{score}", threshold, -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+                _check(f"{name}.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
         for label, thresholds in self.labels.items():
             if thresholds.keys() - self.thresholds.keys():
                 raise SettingError(
@@ -90,7 +93,8 @@ class StreamSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return asdict(replace(self, thresholds=dict(self.thresholds), labels={k: dict(v) for k, v in self.labels.items()}))
+        labels = {label: dict(thresholds) for label, thresholds in self.labels.items()}
+        return asdict(replace(self, thresholds=dict(self.thresholds), labels=labels))
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "StreamSettings":
@@ -123,11 +127,11 @@ class StreamSettings:
             try:
                 calibrated = cls.from_dict(metadata.stream["settings"])
             except (KeyError, AttributeError, SettingError) as e:
-                raise ModelError(f"model {metadata.name}: stream: {e}; expected settings by kws-edge calibrate") from None
+                raise ModelError(f"model {metadata.name}: stream: {e}; calibrate it again") from None
             if score is None and target is None:
                 return calibrated
         scores = SCORES if score == "both" else (score or metadata.score,)
-        thresholds = {s: metadata.threshold(s, target or DEFAULT_TARGET).threshold for s in scores}
+        thresholds = {s: metadata.threshold(s, DEFAULT_TARGET if target is None else target).threshold for s in scores}
         return replace(calibrated, thresholds=thresholds, labels={}) if calibrated else cls(thresholds)
 
 
@@ -282,7 +286,7 @@ class Decision:
                 events.append(event)
             self._released = self._released + 1 if is_released or best != self._word else 0
             self._armed = self._armed or self._released >= self._rearm
-            if is_accepted and self._armed and time - self._event_time >= self.settings.refractory - 1e-6:
+            if is_accepted and self._armed and time - self._event_time >= self.settings.refractory - _ROUNDING:
                 self._armed, self._released, self._word, self._event_time = False, 0, best, time
                 if self._chosen[best]:
                     events.append(self._event(now, time, self._episode, None))
@@ -291,7 +295,7 @@ class Decision:
 
     def _average(self, hops: Hops) -> tuple[F32, F32]:
         """p̂ [n, K] and vacuity [n], averaged; each hop by the same additions in the same order however they come."""
-        p = np.concatenate([self._p, evidence.probability(hops.alpha)])
+        p: F32 = np.concatenate([self._p, evidence.probability(hops.alpha)])
         u = np.concatenate([self._u, hops.vacuity])
         n, w = len(hops), self._smooth
         mean_p, mean_u = p[:n].copy(), u[:n].copy()
@@ -299,18 +303,23 @@ class Decision:
             mean_p += p[i : i + n]
             mean_u += u[i : i + n]
         self._p, self._u = p[n:].copy(), u[n:].copy()
-        return mean_p / np.float32(w), mean_u / np.float32(w)
+        mean_p /= np.float32(w)
+        mean_u /= np.float32(w)
+        return mean_p, mean_u
 
     def _follow(self, time: float, now: Smoothed, *, clipped: bool, speech: bool, heard: bool) -> Event | None:
         """Carry the episode on; its abstention where it ends without a word."""
         episode, event = self._episode, None
-        if episode and time - episode.last >= PAUSE:
-            if episode.best and not episode.accepted and MIN_SPEECH <= episode.last - episode.start <= MAX_SPEECH:
+        span = max(LEVEL_SPAN, self.hop)
+        if episode and time - (span if speech else 0) - episode.last >= PAUSE - _ROUNDING:
+            length = episode.last - episode.start
+            utterance = MIN_SPEECH - _ROUNDING <= length <= MAX_SPEECH + _ROUNDING
+            if episode.best and utterance and not episode.accepted:
                 reason = Reason.CLIPPED if episode.clipped else Reason.UNCERTAIN
                 event = self._event(episode.best, time, episode, reason)
             self._episode = episode = None
         if speech and not episode:
-            self._episode = episode = _Episode(time - max(LEVEL_SPAN, self.hop), time)
+            self._episode = episode = _Episode(time - span, time)
         if episode:
             episode.last = time if speech else episode.last
             episode.clipped |= clipped
@@ -354,3 +363,8 @@ def decide(
 ) -> list[Event]:
     """All the events of a recording that was traced (`hops.trace`); parameters and errors are those of `Decision`."""
     return Decision(metadata, settings, hops.hop, words).step(hops)
+
+
+def _check(name: str, value: float, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise SettingError(f"stream settings: {name}={value!r}; expected a number from {least:g} to {most:g}")

@@ -45,7 +45,7 @@ FLOOR_START: Final = -60.0
 FLOOR_MIN: Final = -65.0
 """dBFS; below it lies what no microphone gives, so the noise after digital silence must not pass for speech."""
 FLOOR_RISE: Final = 3.0
-"""dB per second. The pauses between syllables hold the floor down; a fan that starts is the floor some seconds later."""
+"""dB per second. Pauses between syllables hold the floor down; a fan that starts is the floor some seconds later."""
 GATE: Final = 3.0
 """dB above the floor: steady noise varies by less, over spans of 0.1 s."""
 
@@ -202,7 +202,8 @@ class HopStream:
 def check_hop(hop: float, front_end: FrontEnd) -> int:
     """A hop in samples. Raises SettingError where it is no multiple of the front end's, or outside its range."""
     unit = front_end.hop / SAMPLE_RATE
-    frames = round(hop / unit) if isinstance(hop, int | float) and MIN_HOP <= hop <= MAX_HOP else 0
+    is_number = isinstance(hop, int | float) and not isinstance(hop, bool)
+    frames = round(hop / unit) if is_number and MIN_HOP <= hop <= MAX_HOP else 0
     if not frames or abs(frames * unit - hop) > 1e-9:
         raise SettingError(f"hop={hop!r} s; expected a multiple of {unit:g} s from {MIN_HOP:g} to {MAX_HOP:g}")
     return frames * front_end.hop
@@ -228,7 +229,8 @@ def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) 
     """
     stream = HopStream(model.metadata.front_end, hop)
     hops: list[Hop] = []
-    alphas, vacuities = [], []
+    alphas: list[F32] = []
+    vacuities: list[np.float32] = []
     waiting: list[tuple[int, F32]] = []  # a hop and its features
 
     def run() -> None:

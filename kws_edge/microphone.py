@@ -5,6 +5,7 @@ iterates. The queue is bounded: a consumer that is too slow finds it emptied at 
 around, and many short ones would leave no window whole. A device that falls silent or goes away is reopened.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -221,7 +222,7 @@ class Microphone:
 
     def _reopen(self, attempt: int) -> None:
         if attempt > self._retries:
-            raise DeviceError(f"{self._name}: no sound, and {self._retries} attempts to reopen it failed; is it plugged in?")
+            raise DeviceError(f"{self._name}: no sound after {self._retries} attempts to reopen it; is it plugged in?")
         self.problem = f"{self._name} went away; reopening it, attempt {attempt} of {self._retries}"
         _log.warning("%s", self.problem)
         self._shut()
@@ -242,11 +243,9 @@ class Microphone:
     def _shut(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            try:
-                stream.abort()
-                stream.close()
-            except self._sd.PortAudioError as e:
-                _log.debug("closing %s: %s", self._name, e)
+            for release in (stream.abort, stream.close):
+                with contextlib.suppress(self._sd.PortAudioError):  # of a device that is gone
+                    release()
 
     def _start_resampler(self) -> None:
         self._resampler = soxr.ResampleStream(self._rate, SAMPLE_RATE, 1) if self._rate != SAMPLE_RATE else None

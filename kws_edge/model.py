@@ -144,6 +144,11 @@ class KeywordModel:
         return self.metadata.name
 
     @property
+    def path(self) -> Path:
+        """The file that it was loaded from."""
+        return self._path
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The words that the model knows, in the order of α."""
         return self.metadata.labels

@@ -110,7 +110,7 @@ class StandardInput:
             more = read1(size)
             data = carry + more
             carry = data[len(data) // 2 * 2 :]
-            samples = np.frombuffer(data[: len(data) - len(carry)], "<i2").astype(np.float32) / 32768
+            samples = np.frombuffer(data[: len(data) - len(carry)], "<i2").astype(np.float32) / np.float32(32768)
             if resample:
                 samples = resample.resample_chunk(samples, last=not more)
             if len(samples):

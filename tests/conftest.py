@@ -1,4 +1,4 @@
-"""Shared fixtures: where the real recordings are, and what to do without them."""
+"""Shared fixtures: where the real recordings are, what to do without them, and a small data set made of tones."""
 
 import os
 from pathlib import Path
@@ -15,3 +15,21 @@ def data() -> Path:
     if not (folder / "speech_commands").is_dir():
         pytest.skip(f"needs the recordings: no speech_commands in {folder}; set KWS_EDGE_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data set of tone_words.py."""
+    import tone_words
+
+    return tone_words.write(tmp_path_factory.mktemp("tones") / "data")
+
+
+@pytest.fixture(scope="session")
+def tone_run(tones: Path) -> Path:
+    """A finished run on it: tone_words.recipe() to the end, with one thread. Not to be written to."""
+    import tone_words
+
+    with tone_words.one_thread():
+        tone_words.run(tone_words.trainer(tones, tones.parent / "run", tone_words.recipe()))
+    return tones.parent / "run"

@@ -12,22 +12,29 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
 from kws_export.augment import Augmentation, augment_mfcc, augment_samples
 from kws_export.features import window_features
 from kws_export.negatives import NO_WORD, Negatives
-from kws_export.speech_commands import ArrayDataset
+from kws_export.speech_commands import ArrayDataset, as_float
 
 F32 = npt.NDArray[np.float32]
 
 
 def clip_features(samples: npt.NDArray[np.int16], length: int, front_end: FrontEnd) -> F32:
     """A clip's features as the device computes them: int16 [n], of which `length` count → [coefficients, frames]."""
-    return window_features(samples[:length].astype(np.float32) / 32768, front_end)
+    return window_features(as_float(samples[:length]), front_end)
 
 
 def split_features(data: ArrayDataset, front_end: FrontEnd) -> Tensor:
-    """Features of a whole split, without augmentation: float32 [n, coefficients, frames]."""
+    """Features of a whole split, without augmentation: float32 [n, coefficients, frames].
+
+    Raises
+    ------
+    SettingError : a clip is shorter than one frame.
+    """
+    _refuse_short(data, front_end)
     out = np.empty((len(data.labels), front_end.n_mfcc, front_end.frames), np.float32)
     for i in range(len(out)):
         out[i] = clip_features(data.samples[i], int(data.lengths[i]), front_end)
@@ -55,15 +62,23 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        """Draw the epoch's clips: as many as the split has, rounded down to whole batches, then the negatives."""
+        """Draw the epoch's clips: as many as the split has, rounded down to whole batches, then the negatives.
+
+        Raises
+        ------
+        SettingError : a clip is shorter than one frame, or the batch is too small for its negatives or the processes.
+        """
+        _refuse_short(data, front_end)
         self.data, self.noises, self.front_end, self.augmentation = data, noises, front_end, augmentation
         self.seed, self.epoch, self.negatives = seed, epoch, negatives
         extra = round(batch * negatives.mix.share) if negatives else 0
+        if batch - extra < 1 or batch < world_size:
+            raise SettingError(f"batch={batch}, {extra} of it negatives, for {world_size} processes; expected more")
         order = draw_epoch(data.labels, balance, np.random.default_rng([seed, epoch]))
         self.steps = max(1, len(order) // (batch - extra))
         words = order[: self.steps * (batch - extra)].reshape(self.steps, -1)
         self.order = np.concatenate([words, np.full((len(words), extra), NO_WORD)], axis=1)
-        self.columns = np.array_split(np.arange(self.order.shape[1]), world_size)[rank]
+        self.columns = np.arange(self.order.shape[1])[rank::world_size]  # so each has its part of the negatives
 
     def __len__(self) -> int:
         """Optimiser steps in the epoch."""
@@ -83,7 +98,7 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
             samples = self.negatives.draw(rng)
             length = len(samples)
         else:
-            samples, length = self.data.samples[clip] / np.float32(32768), int(self.data.lengths[clip])
+            samples, length = as_float(self.data.samples[clip]), int(self.data.lengths[clip])
         x = augment_samples(samples, length, self.noises, self.augmentation, rng)
         return augment_mfcc(window_features(x, self.front_end), self.augmentation, rng)
 
@@ -94,7 +109,7 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
 
 
 def draw_epoch(labels: npt.NDArray[np.int64], balance: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Which clips an epoch shows, in order: n indices into `labels`.
+    """Which clips an epoch shows, in order: n indices into `labels`, but for what rounding each class down leaves out.
 
     Every class gets a share proportional to its count to the power 1 - balance. Within a class, each clip is drawn
     equally often, give or take one.
@@ -108,3 +123,11 @@ def draw_epoch(labels: npt.NDArray[np.int64], balance: float, rng: np.random.Gen
         whole, rest = divmod(int(n), int(count))
         drawn.append(np.concatenate([np.tile(members, whole), rng.permutation(members)[:rest]]))
     return rng.permutation(np.concatenate(drawn))
+
+
+def _refuse_short(data: ArrayDataset, front_end: FrontEnd) -> None:
+    shortest = int(np.argmin(data.lengths))
+    if data.lengths[shortest] < front_end.window:
+        raise SettingError(
+            f"{data.names[shortest]} has {data.lengths[shortest]} samples; expected {front_end.window} or more, a frame"
+        )

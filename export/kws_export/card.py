@@ -108,7 +108,7 @@ def _confusions(test: Scored, labels: tuple[str, ...]) -> str:
     counts = np.zeros((len(labels), len(labels)), np.int64)
     np.add.at(counts, (test.truth, test.predicted), 1)
     rows = [
-        [f"**{word}**", *(str(n) if n else "" for n in row), _percent(row[i] / row.sum())]
+        [f"**{word}**", *(str(n) if n else "" for n in row), _percent(row[i] / row.sum() if row.any() else None)]
         for i, (word, row) in enumerate(zip(labels, counts, strict=True))
     ]
     return _table(["", *labels, "recall"], rows)

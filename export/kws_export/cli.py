@@ -1,6 +1,8 @@
 """`kws-export`: the workstation's command line."""
 
 import math
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,14 +22,17 @@ existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class _OneLineErrors(click.Group):
-    """Deliberate errors become one line and exit status 1, without a traceback."""
+    """Errors of the package and of the system become one line and exit status 1; Ctrl-C is status 130."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except KwsEdgeError as error:
+        except (KwsEdgeError, OSError) as error:
             raise click.ClickException(str(error)) from None
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(130)
 
 
 @click.group(cls=_OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -58,22 +63,31 @@ def train(
     workers: int,
     cache: Path,
 ) -> None:
-    """Train one recipe; run the same command again to go on after a kill.
+    """Train one recipe. After Ctrl-C or a kill, the same command goes on from the last whole epoch.
 
     \b
-    kws-export train --recipe export/recipes/softmax.toml --data speech_commands
-    torchrun --nproc-per-node 2 -m kws_export train --recipe … --data … --threads 1
+    A run of 40 epochs, into runs/softmax-1:
+      kws-export train --recipe export/recipes/softmax.toml --data speech_commands
+    The same in the background, a line an epoch in the log:
+      nohup kws-export train --recipe export/recipes/softmax.toml --data speech_commands > train.log &
+    Another seed, for the spread over seeds:
+      kws-export train --recipe export/recipes/softmax.toml --data speech_commands --seed 2
+    Two processes that share each batch:
+      torchrun --nproc-per-node 2 -m kws_export train --recipe export/recipes/softmax.toml \\
+        --data speech_commands --threads 1
     """
     from dataclasses import replace
 
     import torch
 
+    from kws_export.kernels import tune_process
     from kws_export.recipe import Recipe
     from kws_export.trainer import EpochResult, Trainer, joined_world, pick_device
 
     recipe = Recipe.load(recipe_file)
     changes = {key: value for key, value in {"seed": seed, "epochs": epochs}.items() if value is not None}
     recipe = replace(recipe, **changes)  # type: ignore[arg-type]
+    tune_process()
     if threads:
         torch.set_num_threads(threads)
     chosen = pick_device(device)
@@ -90,8 +104,15 @@ def train(
                 f"{result.samples_per_second:.0f} clips/s"
             )
 
-        with _epoch_bar(world.is_main) as progress:
-            trainer.run(progress, report)
+        if trainer.epoch and world.is_main:
+            click.echo(f"{folder} has {trainer.epoch} of {recipe.epochs} epochs; going on from there")
+        try:
+            with _epoch_bar(world.is_main) as progress:
+                trainer.run(progress, report)
+        except KeyboardInterrupt:
+            if world.is_main:
+                click.echo(f"stopped after {trainer.epoch} epochs; the same command goes on from there", err=True)
+            raise
         if world.is_main:
             click.echo(f"best validation accuracy {trainer.best:.4f}: {folder / 'best.pt'}")
 
@@ -117,8 +138,14 @@ def export(
 ) -> None:
     """Turn a RUN folder into a calibrated, self-describing ONNX file with its model card.
 
+    It compares torch, ONNX Runtime and numpy on real clips, chooses the thresholds on the validation split and
+    measures them on the test split.
+
     \b
-    kws-export export runs/softmax-1 --data speech_commands
+    models/softmax.onnx and models/softmax.md:
+      kws-export export runs/softmax-1 --data speech_commands
+    With a second file for C++, Java or a browser, which takes samples:
+      kws-export export runs/softmax-1 --data speech_commands --out softmax-b.onnx --with-front-end
     """
     from kws_export.package import package
     from kws_export.trainer import load_checkpoint
@@ -126,10 +153,14 @@ def export(
     source = run / checkpoint
     name = load_checkpoint(source)["recipe"]["name"]
     out = out or Path("models") / f"{name}.onnx"
-    command = f"kws-export export {run.as_posix()} --data speech_commands --score {score}"
+    # For the card, so without the folders of this machine.
+    command = ["kws-export", "export", f"runs/{run.resolve().name}", "--data", "speech_commands"]
+    command += ["--out", f"models/{out.name}", "--checkpoint", checkpoint, "--score", score]
+    command += ["--with-front-end"] if with_front_end else []
+    command += ["--negatives", negatives] if negatives else []
     package(
         source, data, out, cache=cache, score=score, with_front_end=with_front_end,
-        negatives=negatives, command=command, report=click.echo,
+        negatives=negatives, command=shlex.join(command), report=click.echo,
     )  # fmt: skip
     click.echo(f"wrote {out} and {out.with_suffix('.md')}")
 
@@ -138,7 +169,11 @@ def export(
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--version", type=click.Choice(["0.01", "0.02"]), default="0.02", show_default=True)
 def download(folder: Path, version: str) -> None:
-    """Fetch Speech Commands into FOLDER: resumable, checksummed."""
+    """Fetch Speech Commands into FOLDER: resumable, checksummed.
+
+    \b
+    kws-export download speech_commands
+    """
     from kws_export.download import download as fetch
 
     click.echo(f"Speech Commands {version} is in {fetch(folder, version)}")
@@ -147,16 +182,17 @@ def download(folder: Path, version: str) -> None:
 @main.command()
 @click.argument("file", type=existing_file)
 def inspect(file: Path) -> None:
-    """Show what a model FILE holds: operators, weights, opset, and its metadata as JSON."""
+    """Show what a model FILE holds: operators, weights, opset, and its metadata as JSON.
+
+    \b
+    kws-export inspect models/softmax.onnx
+    """
     import json
     from collections import Counter
 
-    import onnx
+    from kws_export.onnx_export import load_model
 
-    from kws_edge.model import KeywordModel
-
-    metadata = KeywordModel.load(file).metadata
-    model = onnx.load(file)
+    model, metadata = load_model(file)
     operators = Counter(node.op_type for node in model.graph.node)
     weights = sum(math.prod(w.dims) for w in model.graph.initializer)
     click.echo(f"{file}: IR version {model.ir_version}, opset {model.opset_import[0].version}, {weights:,} weights")
@@ -174,7 +210,8 @@ def _epoch_bar(shown: bool) -> Iterator[ProgressCallback]:
     if not (shown and console.is_terminal):
         yield lambda step, steps, loss: None
         return
-    with Progress(console=console, transient=True) as bar:
+    # Lines above the bar belong to the terminal; where they go to a file, rich must not draw them to itself.
+    with Progress(console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
         task = bar.add_task("")
         yield lambda step, steps, loss: bar.update(
             task, completed=step, total=steps, description=f"step {step}/{steps}, loss {loss:.3f}"

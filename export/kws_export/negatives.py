@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kws_edge.audio import load
 from kws_edge.errors import SettingError
-from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, ArrayDataset, held_out
+from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, ArrayDataset, as_float, held_out
 
 F32 = npt.NDArray[np.float32]
 Sample = TypeVar("Sample", np.float32, np.int16)
@@ -84,7 +84,7 @@ class Negatives:
 
     def _word(self, rng: np.random.Generator) -> F32:
         i = int(rng.integers(len(self.words.labels)))
-        return self.words.samples[i] / np.float32(32768)
+        return as_float(self.words.samples[i])
 
     def _partial(self, rng: np.random.Generator) -> F32:
         word = self._word(rng)
@@ -110,7 +110,7 @@ class Negatives:
 
     def _other(self, rng: np.random.Generator) -> F32:
         recording = self.others[int(rng.choice(len(self.others), p=self._other_odds))]
-        return _second(recording, rng).astype(np.float32) / 32768
+        return as_float(_second(recording, rng))
 
 
 def speech_bounds(samples: F32) -> tuple[int, int]:

@@ -16,6 +16,7 @@ import onnx
 import torch
 from onnx import TensorProto, checker, helper, numpy_helper
 
+from kws_edge.errors import ModelError
 from kws_edge.evidence import LOGIT_LIMIT
 from kws_edge.metadata import KEY, Metadata
 from kws_edge.mfcc import FrontEnd, dct_matrix, mel_filterbank
@@ -89,6 +90,18 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
     partial = path.with_suffix(".partial")
     partial.write_bytes(model.SerializeToString())
     partial.replace(path)
+
+
+def load_model(path: Path) -> tuple[onnx.ModelProto, Metadata]:
+    """Read a file of either input, and what it says of itself. Raises ModelError where it is not one of ours."""
+    try:
+        model = onnx.load(path)
+    except Exception as error:  # protobuf has no common error for what it cannot parse
+        raise ModelError(f"{path} is not an ONNX file: {error}") from None
+    properties = {entry.key: entry.value for entry in model.metadata_props}
+    if KEY not in properties:
+        raise ModelError(f"{path} has no metadata under {KEY}; expected a file of kws-export export")
+    return model, Metadata.from_json(properties[KEY])
 
 
 def _network(g: _Graph, x: str, network: MatchboxNet) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from kws_edge import evidence
-from kws_edge.errors import ModelError
+from kws_edge.errors import ModelError, SettingError
 from kws_edge.metadata import SCORES, Metadata, Score
 from kws_edge.mfcc import FrontEnd
 from kws_edge.model import KeywordModel
@@ -90,21 +90,24 @@ def package(
 
     Parameters
     ----------
-    out : the .onnx file; the card lies beside it with the suffix .md, and, with `with_front_end`, a second file
-        `NAME.audio.onnx` that takes samples instead of MFCC. Scores go to the run's folder.
+    out : the file NAME.onnx, which gives the model its name; the card lies beside it with the suffix .md, and, with
+        `with_front_end`, a second file `NAME.audio.onnx` that takes samples instead of MFCC. Scores go to the run's
+        folder.
     negatives : what the recordings without words were, for the card.
     report : called with a line about each step.
 
     Raises
     ------
     ModelError : torch, ONNX Runtime and numpy disagree by more than PARITY on real clips.
-    SettingError, AudioError : the checkpoint or the data cannot be used.
+    SettingError, AudioError : the checkpoint or the data cannot be used, or `out` is no .onnx file.
     """
+    if out.suffix != ".onnx":
+        raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
     checkpoint = Checkpoint.load(checkpoint_file)
     splits: tuple[Split, ...] = ("train", "validation", "test")
     data = {split: load_split(data_root, split, checkpoint.labels, cache) for split in splits}
     extra = {"clips": {split: len(d) for split, d in data.items()}, "negatives": negatives}
-    metadata = uncalibrated_metadata(checkpoint, score, extra)
+    metadata = replace(uncalibrated_metadata(checkpoint, score, extra), name=out.stem)
     scored: dict[str, Scored] = {}
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / out.name

@@ -1,9 +1,11 @@
 """A recipe: everything that decides what a training run produces, as one TOML file."""
 
+import math
 import tomllib
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from kws_edge.errors import SettingError
 from kws_edge.variants import get_variant
@@ -17,7 +19,7 @@ class Recipe:
 
     Attributes
     ----------
-    name : of the run and of the model file that it becomes.
+    name : of the run and of the model file that it becomes; no spaces or path separators.
     variant : one of the nine evidential variants.
     labels : the words, in the order of the outputs; empty for every word with more than `min_clips` training clips.
     min_clips : see `labels`.
@@ -58,9 +60,21 @@ class Recipe:
                 "expected a variant with φ(e) = e + 1, such as plugin_ce"
             )
         object.__setattr__(self, "labels", tuple(self.labels))
-        for name in ("repeat", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"recipe {self.name}: {name}={getattr(self, name)}; expected at least 1")
+        if not self.name or any(c.isspace() or c in "/\\" for c in self.name):
+            raise SettingError(f"recipe name {self.name!r}; expected a text without spaces or path separators")
+        if len(self.labels) == 1 or len(set(self.labels)) < len(self.labels):
+            raise SettingError(f"recipe {self.name}: labels={list(self.labels)}; expected at least 2, all different")
+        for name, least in {"repeat": 1, "epochs": 1, "batch": 1, "seed": 0, "min_clips": 0, "final_lr": 0}.items():
+            if getattr(self, name) < least:
+                raise SettingError(f"recipe {self.name}: {name}={getattr(self, name)}; expected at least {least}")
+        if self.peak_lr <= 0:
+            raise SettingError(f"recipe {self.name}: peak_lr={self.peak_lr}; expected above 0")
+        if self.weight_decay is not None and self.weight_decay < 0:
+            raise SettingError(f"recipe {self.name}: weight_decay={self.weight_decay}; expected at least 0")
+        if min(self.warmup, self.hold) < 0 or self.warmup + self.hold > 1:
+            raise SettingError(
+                f"recipe {self.name}: warmup={self.warmup}, hold={self.hold}; expected at least 0, together at most 1"
+            )
         if not 0 <= self.balance <= 1:
             raise SettingError(f"recipe {self.name}: balance={self.balance}; expected 0 to 1")
 
@@ -77,12 +91,12 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> "Recipe":
-        """Rebuild from `to_dict` or a parsed TOML file. Raises SettingError for an unknown or missing key."""
+        """Rebuild from `to_dict` or a parsed TOML file. Raises SettingError for a key or value that cannot be."""
         settings = dict(settings)
         augmentation, negatives = settings.pop("augmentation", {}), settings.pop("negatives", {})
-        _check_keys(cls, settings, "recipe")
-        _check_keys(Augmentation, augmentation, "recipe, [augmentation]")
-        _check_keys(NegativeMix, negatives, "recipe, [negatives]")
+        _check(cls, settings, "recipe")
+        _check(Augmentation, augmentation, "recipe, [augmentation]")
+        _check(NegativeMix, negatives, "recipe, [negatives]")
         if missing := {"name", "variant"} - settings.keys():
             raise SettingError(f"recipe without {', '.join(sorted(missing))}; a recipe needs a name and a variant")
         return cls(**settings, augmentation=Augmentation(**augmentation), negatives=NegativeMix(**negatives))
@@ -99,7 +113,37 @@ class Recipe:
         return cls.from_dict({"name": path.stem, **settings})
 
 
-def _check_keys(cls: type[Any], settings: dict[str, Any], where: str) -> None:
-    known = {f.name for f in fields(cls)}
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list | tuple) and all(of(item) for item in value)
+
+
+_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    str: ("a text", lambda value: isinstance(value, str)),
+    int: ("a whole number", _is_whole),
+    float: ("a number", _is_number),
+    float | None: ("a number", lambda value: value is None or _is_number(value)),
+    tuple[str, ...]: ("a list of texts", lambda value: _is_list(value, lambda item: isinstance(item, str))),
+    tuple[float, float]: ("a list of two numbers", lambda value: _is_list(value, _is_number)),
+}
+"""A field's type → what to call it, and whether a value from a file is of it."""
+
+
+def _check(cls: type[Any], settings: Any, where: str) -> None:
+    """Refuse unknown keys, and values of another type than the dataclass's field."""
+    known = get_type_hints(cls)
+    if not isinstance(settings, dict):
+        raise SettingError(f"{where}: {settings!r}; expected a table of named values")
     if unknown := settings.keys() - known:
         raise SettingError(f"{where}: unknown {', '.join(sorted(unknown))}; expected among {', '.join(sorted(known))}")
+    for name, value in settings.items():
+        kind, fits = _KINDS[known[name]]
+        if not fits(value):
+            raise SettingError(f"{where}: {name}={value!r}; expected {kind}")

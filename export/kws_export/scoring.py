@@ -89,6 +89,6 @@ def calibrate(validation: Scored) -> Thresholds:
 def observe(thresholds: Thresholds, scored: Scored) -> Thresholds:
     """What those thresholds give on other clips, such as the test split."""
     return {
-        score: tuple(evaluate(scored.correct, scored.score(score), p.threshold, p.target) for p in points)
-        for score, points in ((score, thresholds[score]) for score in SCORES)
+        score: tuple(evaluate(scored.correct, scored.score(score), p.threshold, p.target) for p in thresholds[score])
+        for score in SCORES
     }

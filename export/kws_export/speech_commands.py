@@ -197,6 +197,11 @@ def held_out(root: Path) -> set[str]:
     return set().union(*(_read_keys(path) for path in paths if path.is_file()))
 
 
+def as_float(samples: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
+    """int16 of full scale 32768 → float32 of full scale ±1, exactly."""
+    return np.multiply(samples, np.float32(1 / 32768), dtype=np.float32)
+
+
 def loudest_second(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """The second with the most energy, the earliest of equals. [n ≥ 16000] → [16000]."""
     energy = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])

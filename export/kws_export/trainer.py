@@ -2,10 +2,14 @@
 
 A run folder holds `last.pt` (everything to go on exactly), `best.pt` (the weights with the best validation accuracy
 so far) and `history.jsonl` (one line an epoch). Files are replaced atomically, so a kill at any moment leaves a run
-that resumes. Under torchrun each process takes its share of every batch and gradients are averaged.
+that resumes. Under torchrun each process takes its share of every batch and gradients are averaged; batch
+normalisation sees each process's share alone. On CUDA, matrix products are in TF32 and all else is in float32.
 """
 
+import io
 import json
+import logging
+import math
 import os
 import random
 import time
@@ -16,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -30,9 +35,19 @@ from kws_export.network import MatchboxNet
 from kws_export.novograd import NovoGrad
 from kws_export.recipe import Recipe
 from kws_export.schedule import warmup_hold_decay
-from kws_export.speech_commands import ArrayDataset, background, index, load_split, words_with
+from kws_export.speech_commands import CLIP_SAMPLES, ArrayDataset, background, index, load_split, words_with
 
 BETAS = (0.95, 0.5)
+
+GRADIENT_LIMIT = 100.0
+"""The norm to which a longer gradient is scaled down. In sound training the norm is 0.02 to 3, whatever the variant.
+But the Dirichlet cross-entropy with φ(e) = e has a gradient of about e^(-z_y): unbounded, one bad clip would stay in
+NovoGrad's running ‖g‖² and freeze the layers for dozens of steps, or for good once the square overflows."""
+
+MAX_SKIPPED = 10
+"""A step whose gradient is not finite is skipped; so many in a row end the run with an error."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +127,20 @@ class Trainer:
         self.device = device or torch.device("cpu")
         if self.device.type == "cuda":
             self.device = torch.device("cuda", world.local_rank)
+            torch.cuda.set_device(self.device)
+            torch.set_float32_matmul_precision("high")
         self.front_end = FrontEnd()
         self.variant: Variant = get_variant(recipe.variant)
         self.labels = recipe.labels or words_with(index(data_root), recipe.min_clips)
+        if len(self.labels) < 2:
+            raise SettingError(
+                f"{len(self.labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
+                "expected at least 2: lower min_clips in the recipe, or name its labels"
+            )
         self.train_data: ArrayDataset = load_split(data_root, "train", self.labels, cache)
         validation = load_split(data_root, "validation", self.labels, cache)
         self.validation = split_features(validation, self.front_end), torch.from_numpy(validation.labels)
-        self.noises = list(background(data_root).values()) if recipe.augmentation.background_probability else []
+        self.noises = _noises(recipe, data_root)
         self.negatives = None
         if recipe.negatives.share > 0:
             others = load_recordings(negatives, data_root)
@@ -128,7 +150,7 @@ class Trainer:
         seed_everything(recipe.seed)
         self.model = MatchboxNet(len(self.labels), recipe.repeat, self.front_end.n_mfcc).to(self.device)
         self.optimiser = NovoGrad(self.model.parameters(), lr=recipe.peak_lr, betas=BETAS, weight_decay=recipe.decay)
-        self.epoch, self.best = 0, 0.0
+        self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
         if (folder / "last.pt").exists():
             self._resume()
 
@@ -157,6 +179,7 @@ class Trainer:
         )  # fmt: skip
         steps, weight = len(batches), kl_weight(self.variant, self.epoch, r.epochs)
         loss_sum = correct = words = seen = lr = 0.0
+        self._skipped = 0
         self.model.train()
         for step, (features, labels) in enumerate(batches.loader(self.workers)):
             lr = warmup_hold_decay(
@@ -191,26 +214,42 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = lr
         self.optimiser.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits = self.model(features)
+        logits = self.model(features)
         loss = evidential_loss(logits, labels, self.variant, kl)
         value = float(loss.detach())
         if not np.isfinite(value):
             raise SettingError(f"the loss became {value} in epoch {self.epoch + 1}; lower peak_lr in the recipe")
         loss.backward()  # type: ignore[no-untyped-call]
-        self._average_gradients()
-        self.optimiser.step()
+        self._average_gradients(len(labels))
+        if bound_gradients(self.model, GRADIENT_LIMIT):
+            self.optimiser.step()
+            self._skipped = 0
+        else:
+            self._skip()
         return value, logits.detach()
 
-    def _average_gradients(self) -> None:
-        """Data parallelism in one all-reduce: at 77k parameters, one flat message beats any overlap."""
+    def _skip(self) -> None:
+        self._skipped += 1
+        if self._skipped == MAX_SKIPPED:
+            raise SettingError(
+                f"the gradient overflowed in {MAX_SKIPPED} steps in a row of epoch {self.epoch + 1}; "
+                "lower peak_lr in the recipe"
+            )
+        _log.warning("epoch %d: a step was skipped, as its gradient is not finite", self.epoch + 1)
+
+    def _average_gradients(self, clips: int) -> None:
+        """Data parallelism in one all-reduce: at 77k parameters, one flat message beats any overlap.
+
+        Each process counts by the clips of its share, which differ by one where the batch does not divide evenly.
+        """
         if self.world.size == 1:
             return
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        flat = torch.cat([g.reshape(-1) for g in gradients])
+        one = torch.ones(1, device=self.device)
+        flat = torch.cat([*(g.reshape(-1) for g in gradients), one]) * clips
         dist.all_reduce(flat)
-        flat /= self.world.size
-        for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
+        mean = flat[:-1] / flat[-1]
+        for gradient, part in zip(gradients, torch.split(mean, [g.numel() for g in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
 
     def _total(self, sums: list[float]) -> list[float]:
@@ -245,12 +284,41 @@ class Trainer:
         _write(self.folder / "last.pt", last)
 
     def _resume(self) -> None:
-        last = load_checkpoint(self.folder / "last.pt")
-        if Recipe.from_dict(last["recipe"]) != self.recipe:
-            raise SettingError(f"{self.folder} holds a run of another recipe; give another folder or remove it")
+        path = self.folder / "last.pt"
+        last = load_checkpoint(path)
+        if not {"optimiser", "epoch", "best"} <= last.keys():
+            raise SettingError(f"{path} cannot be resumed, as it holds only weights; expected a run's own last.pt")
+        now, then = self.recipe.to_dict(), Recipe.from_dict(last["recipe"]).to_dict()
+        if changed := [key for key in now if now[key] != then[key]]:
+            raise SettingError(
+                f"{self.folder} holds a run of another recipe, which differs in {', '.join(changed)}; "
+                "give another folder, or remove it"
+            )
+        if tuple(last["labels"]) != tuple(self.labels) or last["front_end"] != self.front_end.to_dict():
+            raise SettingError(
+                f"{self.folder} holds a run on other words or features ({', '.join(last['labels'])}), so the data "
+                "have changed since; give another folder, or remove it"
+            )
         self.model.load_state_dict(last["model"])
         self.optimiser.load_state_dict(last["optimiser"])
         self.epoch, self.best = last["epoch"], last["best"]
+
+
+def bound_gradients(model: nn.Module, limit: float) -> bool:
+    """Scale a model's gradients down to the joint norm `limit` where they are longer.
+
+    Returns
+    -------
+    False, with the gradients as they were, where their norm is NaN or infinite. It is taken in float64, in which no
+    finite float32 has a square that overflows.
+    """
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norm = float(torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in gradients]).norm())
+    if not math.isfinite(norm):
+        return False
+    if norm > limit:
+        torch._foreach_mul_(gradients, limit / norm)
+    return True
 
 
 def predict(model: nn.Module, features: Tensor, device: torch.device | None = None, batch: int = 64) -> Tensor:
@@ -268,7 +336,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise SettingError(f"no checkpoint {path}; `kws-export train` writes best.pt and last.pt") from None
     except Exception as error:  # torch raises a dozen types for files that are not its own
-        raise SettingError(f"{path} is not a readable checkpoint: {str(error).splitlines()[0]}") from None
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise SettingError(f"{path} is not a readable checkpoint: {reason}") from None
     if not isinstance(checkpoint, dict) or not {"recipe", "labels", "front_end", "model"} <= checkpoint.keys():
         raise SettingError(f"{path} is not a checkpoint of kws-export train")
     return checkpoint
@@ -281,13 +350,28 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
 
 
+def _noises(recipe: Recipe, data_root: Path) -> list[npt.NDArray[np.float32]]:
+    """The background noises, where the recipe draws from them."""
+    in_negatives = recipe.negatives.share > 0 and recipe.negatives.noise > 0
+    if not (in_negatives or recipe.augmentation.background_probability > 0):
+        return []
+    noises = background(data_root)
+    for name, noise in noises.items():
+        if noise.size < CLIP_SAMPLES:
+            raise SettingError(f"background noise {name} in {data_root} has {noise.size} samples; expected 1 s or more")
+    return list(noises.values())
+
+
 def _write(path: Path, checkpoint: dict[str, Any]) -> None:
-    partial = path.with_suffix(".partial")
-    torch.save(checkpoint, partial)
-    partial.replace(path)
+    buffer = io.BytesIO()  # not straight to the file: torch reports a full disk as a RuntimeError of its own
+    torch.save(checkpoint, buffer)
+    _replace(path, buffer.getvalue())
 
 
 def _replace(path: Path, content: bytes) -> None:
     partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())  # else a power cut can leave the new name without its content
     partial.replace(path)

@@ -5,8 +5,14 @@ from typing import Any
 
 import click
 
+from kws_edge.cli.calibrate import calibrate
 from kws_edge.cli.classify import classify
+from kws_edge.cli.devices import devices
+from kws_edge.cli.evaluate_stream import evaluate_stream
+from kws_edge.cli.listen import listen
 from kws_edge.cli.models import models
+from kws_edge.cli.serve import serve
+from kws_edge.cli.stream_cost import stream_cost
 from kws_edge.cli.version import version
 from kws_edge.errors import KwsEdgeError
 
@@ -14,9 +20,10 @@ from kws_edge.errors import KwsEdgeError
 class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. What is wrong is said in one line, and Ctrl-C ends in silence."""
-        warnings.showwarning = _show_warning
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except KwsEdgeError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2)
@@ -38,11 +45,12 @@ def main() -> None:
     """Spot keywords on this machine, and say so where the answer is not sure.
 
     \b
+    kws-edge listen                   which words are said to the microphone?
     kws-edge classify clip.wav        which word is it?
     kws-edge models                   which models are there?
     kws-edge COMMAND --help           more on a command, with examples
     """
 
 
-for command in (classify, models, version):
+for command in (calibrate, classify, devices, evaluate_stream, listen, models, serve, stream_cost, version):
     main.add_command(command)

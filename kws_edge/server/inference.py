@@ -21,13 +21,14 @@ from kws_edge.errors import AudioError
 from kws_edge.metadata import Score
 from kws_edge.model import KeywordModel
 from kws_edge.prediction import Prediction
-from kws_edge.server.problems import Problem
+from kws_edge.server.problems import ProblemError
 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A question: the bytes of a file, what to ask of which model."""
+    """A question: a file's name and bytes, what to ask of which model."""
 
+    name: str
     body: bytes
     model: KeywordModel
     target: float
@@ -51,6 +52,11 @@ class _Job:
     work: Clip | Callable[[], Any]
     deadline: float
     future: "asyncio.Future[Any]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def check(self, *_: float) -> None:
+        """Stop work that nobody waits for any more."""
+        if self.future.cancelled() or time.monotonic() > self.deadline:
+            raise ProblemError("overloaded", "the time for this clip is over")
 
 
 class InferencePool:
@@ -81,6 +87,7 @@ class InferencePool:
         self._steps: deque[_Job] = deque()
         self._steps_next = True
         self._clip_seconds = 0.01  # of a thread's time for a clip, averaged
+        self._running: set[asyncio.Task[None]] = set()  # the loop itself holds tasks by weak references
 
     @property
     def waiting(self) -> int:
@@ -92,10 +99,9 @@ class InferencePool:
 
         Raises
         ------
-        Problem : overloaded: there is no room in the queue for all of them, or they were not done in time.
+        ProblemError : overloaded: there is no room in the queue for all of them, or they were not done in time.
         """
-        # Only others' clips count against a batch, which may be larger than the queue.
-        if self._clips and len(self._clips) + len(clips) > self._max_queue:
+        if len(self._clips) + len(clips) > self._max_queue:
             raise self._overloaded(f"{len(self._clips)} clips wait, at most {self._max_queue} may")
         deadline = time.monotonic() + self._timeout
         jobs = [_Job(clip, deadline) for clip in clips]
@@ -124,15 +130,17 @@ class InferencePool:
         """Take no more work; what runs ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _overloaded(self, detail: str) -> Problem:
+    def _overloaded(self, detail: str) -> ProblemError:
         seconds = math.ceil(max(1.0, len(self._clips) * self._clip_seconds / self._workers))
-        return Problem("overloaded", f"{detail}; try again later", headers={"Retry-After": str(seconds)})
+        return ProblemError("overloaded", f"{detail}; try again later", headers={"Retry-After": str(seconds)})
 
     def _dispatch(self) -> None:
         """Hand work to the threads that have none."""
         while self._idle and (jobs := self._take()):
             self._idle -= 1
-            asyncio.get_running_loop().create_task(self._finish(jobs))
+            task = asyncio.get_running_loop().create_task(self._finish(jobs))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
     def _take(self) -> list[_Job]:
         """The next work: steps and clips in turn, and clips as many as one thread's share of them."""
@@ -170,7 +178,7 @@ class InferencePool:
             clip = job.work
             assert isinstance(clip, Clip)
             try:
-                audio = load(_Body(clip.body, job))
+                audio = load(_Body(clip, job))
                 seconds = len(audio.samples) / SAMPLE_RATE
                 if seconds > self._max_seconds:
                     raise AudioError(f"{seconds:.1f} s of audio; expected at most {self._max_seconds:g} s")
@@ -180,7 +188,7 @@ class InferencePool:
                     groups.setdefault(key, []).append((i, audio))
                     continue
                 prediction = clip.model.classify(
-                    audio.samples, SAMPLE_RATE, target=clip.target, score=clip.score, progress=lambda _: _check(job)
+                    audio.samples, SAMPLE_RATE, target=clip.target, score=clip.score, progress=job.check
                 )
                 outcomes[i] = Answer(prediction, seconds, audio.warnings)
             except Exception as error:
@@ -204,19 +212,14 @@ class InferencePool:
         }
 
 
-def _check(job: _Job) -> None:
-    """Stop work that nobody waits for any more."""
-    if job.future.cancelled() or time.monotonic() > job.deadline:
-        raise Problem("overloaded", "the time for this clip is over")
-
-
 class _Body(io.BytesIO):
     """Bytes that stop giving when their time is over, since a few can hold hours of audio."""
 
-    def __init__(self, body: bytes, job: _Job) -> None:
-        super().__init__(body)
+    def __init__(self, clip: Clip, job: _Job) -> None:
+        super().__init__(clip.body)
+        self.name = clip.name  # which errors mention
         self._job = job
 
     def read(self, size: int | None = -1, /) -> bytes:
-        _check(self._job)
+        self._job.check()
         return super().read(size)

@@ -5,16 +5,13 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from typing import Final
 
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kws_edge.server.problems import Problem
-
-_CLOSE: Final = {"Connection": "close"}
-"""Ends the connection with the answer, so that the rest of a body that is refused is not read either."""
+from kws_edge.server.problems import ProblemError
 
 
 async def read_chunks(request: Request, *, max_body: int, timeout: float) -> AsyncGenerator[bytes, None]:
@@ -22,24 +19,25 @@ async def read_chunks(request: Request, *, max_body: int, timeout: float) -> Asy
 
     Raises
     ------
-    Problem : too-large: its Content-Length, or what has come of it, is over max_body; body-timeout: it is not there
-        after so many seconds; malformed: the Content-Length is not a number.
+    ProblemError : too-large: its Content-Length, or what has come of it, is over max_body; body-timeout: it is not
+        there after so many seconds; malformed: the Content-Length is not a number.
     """
     announced = request.headers.get("Content-Length", "0")
     if not (announced.isascii() and announced.isdigit()):
-        raise Problem("malformed", f"Content-Length {announced!r}; expected a number of bytes", headers=_CLOSE)
-    too_large = Problem("too-large", f"expected a body of at most {max_body} bytes", headers=_CLOSE)
+        raise ProblemError("malformed", f"Content-Length {announced!r}; expected a number of bytes")
+    too_large = ProblemError("too-large", f"expected a body of at most {max_body} bytes")
     if int(announced) > max_body:
         raise too_large
     size = 0
-    deadline = time.monotonic() + timeout
+    deadline = asyncio.get_running_loop().time() + timeout
     chunks = request.stream()
     while True:
         try:
-            chunk = await asyncio.wait_for(anext(chunks, b""), max(0.001, deadline - time.monotonic()))
+            async with asyncio.timeout_at(deadline):
+                chunk = await anext(chunks, b"")
         except TimeoutError:
             detail = f"{size} bytes within {timeout:g} s; expected the whole body by then"
-            raise Problem("body-timeout", detail, headers=_CLOSE) from None
+            raise ProblemError("body-timeout", detail) from None
         if not chunk:
             return
         size += len(chunk)
@@ -59,12 +57,12 @@ async def read_form(request: Request, chunks: AsyncGenerator[bytes, None], *, ma
 
     Raises
     ------
-    Problem : malformed: no boundary, no name, a broken part, or more than max_files files.
+    ProblemError : malformed: no boundary, no name, a broken part, or more than max_files files.
     """
     try:
         return await _MemoryParser(request.headers, chunks, max_files=max_files, max_fields=8).parse()
     except MultiPartException as error:
-        raise Problem("malformed", f"multipart body: {error.message}") from None
+        raise ProblemError("malformed", f"multipart body: {error.message}") from None
 
 
 async def read_files(form: FormData, field: str) -> list[tuple[str, bytes]]:
@@ -72,17 +70,45 @@ async def read_files(form: FormData, field: str) -> list[tuple[str, bytes]]:
 
     Raises
     ------
-    Problem : invalid-parameter: there is none, or something else is in the form.
+    ProblemError : invalid-parameter: there is none, or something else is in the form.
     """
     files: list[tuple[str, bytes]] = []
     for name, value in form.multi_items():
         if name != field or not isinstance(value, UploadFile):
             kind = "file" if isinstance(value, UploadFile) else "text"
-            raise Problem("invalid-parameter", f"a {kind} in the field {name!r}; expected files in {field!r} alone")
+            raise ProblemError(
+                "invalid-parameter", f"a {kind} in the field {name!r}; expected files in {field!r} alone"
+            )
         files.append((value.filename or "", await value.read()))
     if not files:
-        raise Problem("invalid-parameter", f"no file in the form; expected one in the field {field!r}")
+        raise ProblemError("invalid-parameter", f"no file in the form; expected one in the field {field!r}")
     return files
+
+
+class CloseUnread:
+    """ASGI middleware: an answer that comes before the end of the body ends the connection, so the rest is not read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap an app."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        unread = "Transfer-Encoding" in headers or headers.get("Content-Length", "0") != "0"
+
+        async def reading() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = unread and message.get("more_body", False)
+            return message
+
+        async def closing(message: Message) -> None:
+            if unread and message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Connection"] = "close"
+            await send(message)
+
+        await self._app(scope, reading, closing)
 
 
 class RateLimiter:
@@ -101,7 +127,7 @@ class RateLimiter:
 
         Raises
         ------
-        Problem : too-many-requests, with a Retry-After of when there is a token again.
+        ProblemError : too-many-requests, with a Retry-After of when there is a token again.
         """
         if not self._rate:
             return
@@ -113,7 +139,7 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         if tokens < 1:
             wait = int((1 - tokens) / self._rate) + 1
-            raise Problem(
+            raise ProblemError(
                 "too-many-requests",
                 f"expected at most {self._rate:g} requests a second; try again in {wait} s",
                 headers={"Retry-After": str(wait)},
@@ -130,6 +156,7 @@ class Places:
         self._taken: Counter[str] = Counter()
 
     def __len__(self) -> int:
+        """How many are taken."""
         return self._taken.total()
 
     @contextmanager
@@ -138,16 +165,17 @@ class Places:
 
         Raises
         ------
-        Problem : overloaded, when all are taken, or too-many-requests, when the client has its share.
+        ProblemError : overloaded, when all are taken, or too-many-requests, when the client has its share.
         """
         if len(self) >= self._most:
-            raise Problem("overloaded", f"all {self._most} {self._what} are taken", headers={"Retry-After": "1"})
+            raise ProblemError("overloaded", f"all {self._most} {self._what} are taken", headers={"Retry-After": "1"})
         if self._taken[client] >= self._most_of_client:
             detail = f"this client has {self._taken[client]} {self._what}; expected at most {self._most_of_client}"
-            raise Problem("too-many-requests", detail, headers={"Retry-After": "1"})
+            raise ProblemError("too-many-requests", detail, headers={"Retry-After": "1"})
         self._taken[client] += 1
         try:
             yield
         finally:
             self._taken[client] -= 1
-            self._taken += Counter()  # drops those at 0
+            if not self._taken[client]:
+                del self._taken[client]

@@ -16,7 +16,6 @@ MEDIA_TYPE = "application/problem+json"
 CODES: Mapping[str, tuple[int, str]] = {
     "malformed": (400, "The request cannot be parsed"),
     "unauthorized": (401, "An API key is needed"),
-    "forbidden-origin": (403, "Pages of this origin may not call"),
     "not-found": (404, "There is nothing here"),
     "method-not-allowed": (405, "This method is not possible here"),
     "body-timeout": (408, "The body took too long to arrive"),
@@ -33,7 +32,7 @@ CODES: Mapping[str, tuple[int, str]] = {
 """The closed set of problems: what the type's last part can be, with its HTTP status and title."""
 
 
-class Problem(Exception):
+class ProblemError(KwsEdgeError):
     """A refusal, raised anywhere while a request is handled.
 
     Attributes
@@ -74,9 +73,9 @@ class Problem(Exception):
         return JSONResponse(self.to_dict(), self.status, self.headers, media_type=MEDIA_TYPE)
 
     @classmethod
-    def of(cls, error: Exception) -> "Problem":
+    def of(cls, error: Exception) -> "ProblemError":
         """The problem that an exception of the package, the framework or the program comes to."""
-        if isinstance(error, Problem):
+        if isinstance(error, ProblemError):
             return error
         if isinstance(error, AudioError):
             return cls("invalid-audio", str(error))
@@ -88,15 +87,18 @@ class Problem(Exception):
             return cls("invalid-parameter", detail, errors=errors)
         if isinstance(error, HTTPException):
             code = next((c for c, (status, _) in CODES.items() if status == error.status_code), "internal")
-            detail = error.detail if code != "not-found" else "no such path; GET /openapi.json lists those there are"
+            detail = {
+                "not-found": "no such path; GET /openapi.json lists those there are",
+                "method-not-allowed": f"expected {(error.headers or {}).get('Allow', 'another')}",
+            }.get(code, error.detail)
             return cls(code, detail, headers=error.headers)
         return cls("internal", HTTPStatus(500).description)
 
 
 async def answer(request: Request, error: Exception) -> JSONResponse:
     """Exception handler of the app."""
-    return Problem.of(error).response()
+    return ProblemError.of(error).response()
 
 
-HANDLED: tuple[type[Exception], ...] = (Problem, KwsEdgeError, RequestValidationError, HTTPException)
+HANDLED: tuple[type[Exception], ...] = (ProblemError, AudioError, SettingError, RequestValidationError, HTTPException)
 """What `answer` is registered for; anything else is a failure of the program, and is logged."""

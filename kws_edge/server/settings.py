@@ -4,7 +4,7 @@ import os
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from kws_edge.errors import SettingError
@@ -68,11 +68,20 @@ class Settings(BaseSettings):
     shutdown_grace: int = Field(10, ge=0, le=3600, description="Time for what is in progress once told to stop.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
 
+    @model_validator(mode="after")
+    def _fit(self) -> "Settings":
+        if self.max_clips > self.max_queue:
+            raise ValueError(f"max_clips {self.max_clips} is over max_queue {self.max_queue}: no batch of it would fit")
+        return self
+
     @classmethod
     def load(cls, **given: Any) -> "Settings":
         """Make one from the values given and the environment; a SettingError names what is wrong, without secrets."""
         try:
             return cls(**given)
         except ValidationError as error:
-            problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False)]
-            raise SettingError(f"server setting {'; '.join(problems)}") from None
+            problems = [
+                ": ".join([*(str(part) for part in e["loc"][:1]), e["msg"].removeprefix("Value error, ")])
+                for e in error.errors(include_input=False)
+            ]
+            raise SettingError(f"server settings: {'; '.join(problems)}") from None

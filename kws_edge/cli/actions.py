@@ -1,0 +1,129 @@
+"""What `kws-edge listen` does with an event besides showing it: run a command, keep the sound."""
+
+import json
+import logging
+import re
+import subprocess
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kws_edge.errors import SettingError
+
+if TYPE_CHECKING:
+    from kws_edge.decision import Event
+    from kws_edge.sources import Block
+
+MOST_COMMANDS = 4
+"""Commands that run at a time; an event that comes while so many do is passed over, and said to be."""
+STANDARD_ERROR = 2
+"""Its file descriptor: standard output is for events."""
+SAVED = 2.0
+"""Seconds of sound that are kept around an event."""
+
+_RATE = 16_000
+_PAST = 8.0  # s, of sound held back: an event may be told several seconds after the middle of its sound
+_PATIENCE = 1.0  # s, for commands that still run at the end
+
+_log = logging.getLogger(__name__)
+
+
+class EventCommand:
+    """Runs a shell command for each event, with the event as JSON on its standard input, and does not wait for it."""
+
+    def __init__(self, command: str, output: int = STANDARD_ERROR) -> None:
+        """`output` is the file descriptor, or subprocess.DEVNULL, to which goes what the command prints."""
+        self._command, self._output = command, output
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, event: "Event") -> None:
+        """Start the command."""
+        for process in [p for p in self._running if p.poll() is not None]:
+            self._running.remove(process)
+            if process.returncode:
+                _log.warning("%s: exit status %d", self._command, process.returncode)
+        if len(self._running) >= MOST_COMMANDS:
+            _log.warning("%s: %d still run; event at %.1f s passed over", self._command, MOST_COMMANDS, event.time)
+            return
+        process = subprocess.Popen(
+            self._command, shell=True, stdin=subprocess.PIPE, stdout=self._output, stderr=self._output
+        )
+        self._running.append(process)
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(event.to_dict(), allow_nan=False).encode() + b"\n")
+            process.stdin.close()
+        except BrokenPipeError:  # it ended without reading it, which it may
+            pass
+
+    def close(self) -> None:
+        """Wait a little for those that still run, and then leave them."""
+        end = time.monotonic() + _PATIENCE
+        for process in self._running:
+            try:
+                process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _log.warning("%s: still runs", self._command)
+
+
+class EventSaver:
+    """Keeps `SAVED` seconds around each event as a WAV file; the sound of lost samples is zeros."""
+
+    def __init__(self, folder: Path) -> None:
+        """Save into `folder`, which is made where it is not there.
+
+        Raises SettingError where that is not possible.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise SettingError(f"{folder}: {e.strerror}; expected a folder to save events in") from None
+        self._folder = folder
+        self._past: deque[np.ndarray[tuple[int], np.dtype[np.float32]]] = deque()
+        self._start = self._end = 0  # of `_past`, in samples of the stream
+        self._waiting: list[Event] = []
+        self._saved = 0
+
+    def hear(self, block: "Block") -> None:
+        """Take the next block."""
+        for samples in (np.zeros(min(block.dropped, round(_PAST * _RATE)), np.float32), block.samples):
+            self._past.append(samples)
+        self._end += block.dropped + len(block.samples)
+        held = sum(map(len, self._past))
+        while held - len(self._past[0]) > _PAST * _RATE:
+            held -= len(self._past.popleft())
+        self._start = self._end - held
+        for event in [e for e in self._waiting if _middle(e) + round(SAVED / 2 * _RATE) <= self._end]:
+            self._save(event)
+
+    def __call__(self, event: "Event") -> None:
+        """Keep the sound around an event, as soon as all of it is there."""
+        self._waiting.append(event)
+
+    def close(self) -> None:
+        """Save those that were waiting for sound that does not come any more."""
+        for event in self._waiting[:]:
+            self._save(event)
+
+    def _save(self, event: "Event") -> None:
+        import soundfile
+
+        self._waiting.remove(event)
+        self._saved += 1
+        half = round(SAVED / 2 * _RATE)
+        first = max(0, _middle(event) - half - self._start)
+        last = max(first, _middle(event) + half - self._start)
+        samples = np.concatenate(list(self._past))[first:last]
+        word = re.sub(r"\W+", "_", event.label or f"not_sure_{event.guess}")
+        path = self._folder / f"{time.strftime('%Y%m%d-%H%M%S')}_{self._saved:04}_{word}.wav"
+        try:
+            soundfile.write(path, samples, _RATE, subtype="PCM_16")
+        except (OSError, soundfile.LibsndfileError) as e:
+            _log.warning("%s: not saved: %s", path, e)
+
+
+def _middle(event: "Event") -> int:
+    return round((event.start + event.end) / 2 * _RATE)

@@ -1,0 +1,31 @@
+"""`kws-edge devices`: the microphones of this machine."""
+
+import json
+
+import click
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
+def devices(as_json: bool) -> None:
+    """List the devices that can record; `kws-edge listen --device` takes their number, or a part of their name.
+
+    Exit status: 0, also where there are none; 2 where sounddevice or PortAudio is not installed.
+    """
+    from kws_edge.microphone import input_devices
+
+    found = input_devices()
+    if as_json:
+        for device in found:
+            click.echo(json.dumps(device.to_dict()))
+    elif not found:
+        click.echo("No device that can record; is one plugged in?", err=True)
+    else:
+        click.echo(f"  {'NUMBER':>6}  {'CHANNELS':>8}  {'RATE':>9}  {'SYSTEM':12} NAME")
+        for device in found:
+            click.echo(
+                f"{'*' if device.default else ' '} {device.index:6}  {device.channels:8}  {device.rate:6} Hz  "
+                f"{device.api:12} {device.name}"
+            )
+        if any(device.default for device in found):
+            click.echo("* is the one that listens unless another is asked for.")

@@ -1,0 +1,163 @@
+"""`kws-edge evaluate-stream`: how many words a stream finds, and how often it fires where there are none."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words
+
+if TYPE_CHECKING:
+    from kws_edge.calibration import Traced
+    from kws_edge.evaluation import Rate, Report
+    from kws_edge.model import KeywordModel
+
+existing_folder = click.Path(exists=True, file_okay=False, path_type=Path)
+existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("evaluate-stream")
+@click.option("--positives", type=existing_folder, help="Clips of words, as WORD/clip; a stream is made of them.")
+@click.option("--list", "listed", type=existing_file, help="Use only these of the clips, such as a testing_list.txt.")
+@click.option("--count", type=click.IntRange(1), default=200, show_default=True, help="How many of the clips.")
+@click.option(
+    "--negatives", multiple=True, metavar="PATH", help="Folder, file or pattern without the words; repeatable."
+)
+@click.option("--snr", type=float, multiple=True, metavar="DB", help="Also the words over each of the negatives.")
+@click.option("--recording", type=existing_file, help="A recording in which words are said, instead of clips.")
+@click.option("--labels", type=existing_file, help="Where: lines of start, end (s) and word, parted by tabs.")
+@click.option("--words", metavar="A,B", help="Listen for these words only  [default: all of the model's]")
+@click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
+@click.option(
+    "--score", type=click.Choice(["entropy", "vacuity", "both"]), help="Use the clip thresholds of this score."
+)
+@click.option("--target", type=click.FloatRange(1, 100, min_open=True), metavar="PERCENT", help="And of this target.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the clips drawn and the pauses.")
+@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
+def evaluate_stream(
+    positives: Path | None,
+    listed: Path | None,
+    count: int,
+    negatives: tuple[str, ...],
+    snr: tuple[float, ...],
+    recording: Path | None,
+    labels: Path | None,
+    words: str | None,
+    hop: float,
+    score: Literal["entropy", "vacuity", "both"] | None,
+    target: float | None,
+    seed: int,
+    model: str | None,
+    as_json: bool,
+) -> None:
+    """Measure the model on streams, as `kws-edge listen` would decide on them.
+
+    Clips of words are put one after the other with pauses of 1 to 3 s, in silence and, with --snr, over each of the
+    negatives; clips of words that the model does not know make a stream of their own. Negatives are joined as they
+    are. Every row has its 95 % intervals. Use recordings that the model was neither trained nor calibrated on.
+
+    \b
+    kws-edge evaluate-stream --positives speech_commands --list speech_commands/testing_list.txt \\
+        --negatives libri_speech/test-other --negatives 'esc10/*/3-*' --snr 10
+    kws-edge evaluate-stream --recording kitchen.wav --labels kitchen.txt
+
+    A label file is what Audacity exports as a label track. FOUND counts words that gave an event of their own label;
+    FALSE ACCEPTS are events with a label where no word is, or a second one for the same word. DELAY is from the end of
+    the word to the event.
+    """
+    from kws_edge.calibration import assess
+    from kws_edge.decision import StreamSettings
+    from kws_edge.model import KeywordModel
+
+    if (recording is None) != (labels is None):
+        raise click.UsageError("--recording and --labels go together")
+    if not (positives or negatives or recording):
+        raise click.UsageError("nothing to measure; expected --positives, --negatives or --recording with --labels")
+    if snr and not (positives and negatives):
+        raise click.UsageError("--snr needs --positives, and --negatives to put behind them")
+    loaded = KeywordModel.load(model)
+    settings = StreamSettings.of(loaded.metadata, score=score, target=None if target is None else target / 100)
+    chosen = None if words is None else [word.strip() for word in words.split(",")]
+    if not as_json:
+        thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
+        click.echo(f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s")
+        click.echo(HEADER)
+    streams = _clip_streams(loaded, positives, listed, count, negatives, snr, hop, seed)
+    if recording and labels:
+        streams = _recording(loaded, recording, labels, hop)
+    for stream in streams:
+        report = assess(loaded.metadata, [stream], settings, chosen)
+        if as_json:
+            about = {"model": loaded.name, "stream": stream.name, "hop": hop, "seed": seed, "words_chosen": chosen}
+            click.echo(json.dumps({**about, "settings": settings.to_dict(), **report.to_dict()}, allow_nan=False))
+        else:
+            click.echo(row(stream.name, report))
+
+
+HEADER = (
+    f"{'FOUND':23} {'WRONG':>5} {'NOT SURE':>8} {'MISSED':>6}  {'FALSE ACCEPTS/H':22} {'NOT SURE/H':>10} "
+    f"{'DELAY P50':>9} {'P95':>6}  {'MINUTES':>7}  STREAM"
+)
+
+
+def row(name: str, report: "Report") -> str:
+    """One line of the table."""
+
+    def span(rate: "Rate", scale: float = 1) -> str:
+        return f"{scale * rate.value:.1f} ({scale * rate.low:.1f} to {scale * rate.high:.1f})"
+
+    found = wrong = unsure = missed = ""
+    if report.hit_rate:
+        found = f"{span(report.hit_rate, 100)} %"
+        wrong, unsure, missed = str(report.wrong), str(report.abstained), str(report.missed)
+    elif report.unknown:
+        wrong, unsure = str(report.unknown_accepted), str(report.unknown - report.unknown_accepted)
+    delays = [f"{delay:.2f}" if delay is not None else "" for delay in (report.delay(0.5), report.delay(0.95))]
+    return (
+        f"{found:23} {wrong:>5} {unsure:>8} {missed:>6}  {span(report.false_accepts_per_hour):22} "
+        f"{3600 * report.abstentions / report.seconds:10.1f} {delays[0]:>9} {delays[1]:>6}  "
+        f"{report.seconds / 60:7.1f}  {name}"
+    )
+
+
+def _clip_streams(
+    model: "KeywordModel",
+    positives: Path | None,
+    listed: Path | None,
+    count: int,
+    negatives: tuple[str, ...],
+    snr: tuple[float, ...],
+    hop: float,
+    seed: int,
+) -> Iterator["Traced"]:
+    if positives:
+        clips = spoken(positives, listed)
+        known = draw([clip for clip in clips if clip[0] in model.labels], count, seed)
+        unknown = draw([clip for clip in clips if clip[0] not in model.labels], count, seed)
+        for name, some in ((f"{len(known)} words", known), (f"{len(unknown)} unknown words", unknown)):
+            if some:
+                with bar(name, len(some)) as step:
+                    yield trace_words(model, some, name, hop, seed, step)
+        for decibels in snr:
+            for pattern in negatives:
+                name = f"{len(known)} words, {decibels:g} dB over {short_name(pattern)}"
+                with bar(name, len(known)) as step:
+                    yield trace_words(
+                        model, known, name, hop, seed, step, background=recordings([pattern]), snr=decibels
+                    )
+    for pattern in negatives:
+        with bar(short_name(pattern), len(recordings([pattern]))) as step:
+            yield trace_negatives(model, pattern, hop, step)
+
+
+def _recording(model: "KeywordModel", recording: Path, labels: Path, hop: float) -> Iterator["Traced"]:
+    from kws_edge.audio import read_blocks
+    from kws_edge.calibration import Traced
+    from kws_edge.hops import trace
+    from kws_edge.scenes import read_labels
+
+    words = tuple(read_labels(labels))
+    yield Traced(recording.name, trace(model, read_blocks(recording), hop), words)

@@ -1,0 +1,134 @@
+"""`kws-edge stream-cost`: what listening costs on this machine."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from kws_edge.spotter import Spotter
+
+_RATE = 16_000
+_WARM_UP = 2.0  # s of the stream, before the first hop that is timed
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a stream cost.
+
+    Attributes
+    ----------
+    hops, runs : how many were timed, and in how many of them the network ran.
+    p50, p95, p99 : milliseconds from the last sample of a hop to its events.
+    real_time_factor : time taken over time streamed.
+    core_share : CPU time of all threads over time streamed: 0.02 is 2 % of one core.
+    memory : resident, MB; None where the system does not tell.
+    """
+
+    hops: int
+    runs: int
+    p50: float
+    p95: float
+    p99: float
+    real_time_factor: float
+    core_share: float
+    memory: float | None
+
+
+@click.command("stream-cost")
+@click.argument("file", required=False)
+@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
+@click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two looks, 0.02 to 1.")
+@click.option(
+    "--seconds", type=click.FloatRange(5), default=60.0, show_default=True, help="How much is streamed, at most."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+def stream_cost(file: str | None, model: str | None, hop: float, seconds: float, as_json: bool) -> None:
+    """Measure what a stream costs here: time per hop, share of a core, memory.
+
+    FILE is a recording, streamed as fast as it goes; without one it is noise that comes and goes, so that the network
+    runs at every hop, which is the most that a stream can cost. The first 2 s are not counted.
+
+    \b
+    kws-edge stream-cost
+    kws-edge stream-cost living_room.wav --hop 0.05
+    """
+    from kws_edge.audio import read_blocks
+    from kws_edge.errors import AudioError
+    from kws_edge.model import KeywordModel
+    from kws_edge.spotter import Spotter
+
+    start = time.perf_counter()
+    spotter = Spotter(KeywordModel.load(model), hop=hop)
+    loaded = time.perf_counter() - start
+    chunks = read_blocks(file, hop) if file else restless_noise(hop)
+    cost = measure(spotter, islice(chunks, round(seconds / hop)))
+    if cost is None:
+        raise AudioError(f"{file}: too short; expected more than {_WARM_UP:g} s")
+    if as_json:
+        click.echo(json.dumps({"model": spotter.model.name, "hop": hop, "load": loaded, **asdict(cost)}))
+        return
+    memory = "unknown" if cost.memory is None else f"{cost.memory:.0f} MB"
+    for name, value in (
+        ("model", f"{spotter.model.name}, loaded in {loaded * 1e3:.0f} ms"),
+        ("hops", f"{cost.hops}, one each {hop * 1e3:g} ms; the network ran in {cost.runs / cost.hops:.0%}"),
+        ("per hop", f"p50 {cost.p50:.2f} ms, p95 {cost.p95:.2f} ms, p99 {cost.p99:.2f} ms"),
+        ("real time", f"factor {cost.real_time_factor:.4f}"),
+        ("CPU", f"{cost.core_share:.2%} of one core"),
+        ("memory", f"{memory} resident"),
+    ):
+        click.echo(f"{name:10} {value}")
+
+
+def measure(spotter: "Spotter", chunks: Iterable[npt.NDArray[np.float32]]) -> Cost | None:
+    """Stream chunks of a hop each; None where they end before the warm-up does."""
+    from kws_edge.spotter import State
+
+    times, runs, cpu, streamed = [], 0, 0.0, 0
+    for chunk in chunks:
+        cpu_start, start = time.process_time(), time.perf_counter()
+        spotter.push(chunk)
+        took, cpu_took = time.perf_counter() - start, time.process_time() - cpu_start
+        if spotter.time > _WARM_UP:
+            times.append(took)
+            cpu += cpu_took
+            streamed += len(chunk)
+            runs += spotter.state == State.LISTENING
+    if not times:
+        return None
+    p50, p95, p99 = (float(p) * 1e3 for p in np.percentile(times, (50, 95, 99)))
+    seconds = streamed / _RATE
+    return Cost(len(times), runs, p50, p95, p99, sum(times) / seconds, cpu / seconds, resident_memory())
+
+
+def restless_noise(hop: float) -> Any:
+    """Noise without end, float32 chunks of a hop, which stands out of its own floor once in a window."""
+    rng = np.random.default_rng(1)
+    n, position = round(hop * _RATE), 0
+    while True:
+        at = position + np.arange(n)
+        loud = np.where(at % (_RATE // 2) < _RATE // 4, 0.1, 0.001)
+        yield (loud * rng.standard_normal(n)).astype(np.float32)
+        position += n
+
+
+def resident_memory() -> float | None:
+    """What this process holds in memory now, or, where the system does not tell, the most that it has held; MB."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS:"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,168 @@
+"""The app: routes, error answers, OpenAPI and the page put together, and the process that serves it."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from kws_edge.errors import SettingError
+from kws_edge.server import problems, rest, stream
+from kws_edge.server.limits import CloseUnread
+from kws_edge.server.observe import Metrics, Observer, configure_logging
+from kws_edge.server.schemas import Classified, ProblemDetails
+from kws_edge.server.service import Service, installed_version
+from kws_edge.server.settings import Settings
+
+PAGE: Final = Path(__file__).parent / "page"
+
+_PAGE_HEADERS: Final = {
+    # Everything is from this server; WebAssembly is for the mode that runs the model in the browser.
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; frame-ancestors 'none'",
+    "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Load the models and build the app.
+
+    Raises
+    ------
+    ModelError, SettingError, ProviderError : the models cannot be served.
+    """
+    service = Service.start(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.pool.close()
+
+    app = FastAPI(
+        title="kws-edge",
+        version=installed_version(),
+        description="Keyword spotting that can say that it is not sure. Live audio goes to the WebSocket `/v1/stream`.",
+        lifespan=lifespan,
+        docs_url=None,  # its pages would load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = service
+    for error in problems.HANDLED:
+        app.add_exception_handler(error, problems.answer)
+    app.include_router(rest.v1)
+    app.include_router(rest.router)
+    app.include_router(stream.router)
+    app.add_api_route("/", _index, include_in_schema=False)
+    app.mount("/page", _Page(directory=PAGE))
+    _add_middleware(app, settings, service.metrics)
+    described = _openapi(app, settings)  # now, since it takes a while
+    app.openapi = lambda: described  # type: ignore[method-assign]
+    return app
+
+
+def serve(settings: Settings) -> None:
+    """Serve until told to stop by a signal; what is in progress then has `shutdown_grace` seconds.
+
+    Raises
+    ------
+    ModelError, SettingError, ProviderError : the models cannot be served, or the address cannot be listened on.
+    """
+    configure_logging(settings.log_level)
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        ws_max_size=settings.max_message,
+        ws_per_message_deflate=False,  # PCM hardly shrinks, and inflating is work that a caller could ask for
+        timeout_graceful_shutdown=settings.shutdown_grace,
+    )
+    _Server(config, app.state.service).run([_listen(settings)])
+
+
+class _Server(uvicorn.Server):
+    """Says that it is not ready from the moment it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.stopping = True
+        super().handle_exit(sig, frame)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    host, port = settings.host, settings.port
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        sock = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise SettingError(f"cannot listen on {host}:{port}: {error.strerror}; expected a free port") from None
+    shown, port = sock.getsockname()[:2]
+    url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    logging.getLogger("kws_edge.server").info("listening", extra={"fields": {"url": url}})
+    return sock
+
+
+class _Page(StaticFiles):
+    """The page's files, with the headers that keep it to itself."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers.update(_PAGE_HEADERS)
+        return response
+
+
+async def _index(_: Request) -> FileResponse:
+    return FileResponse(PAGE / "index.html", headers=_PAGE_HEADERS)
+
+
+def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
+            expose_headers=["Retry-After", "X-Request-ID"],
+        )
+    app.add_middleware(CloseUnread)
+    app.add_middleware(Observer, metrics=metrics)
+
+
+def _openapi(app: FastAPI, settings: Settings) -> dict[str, Any]:
+    """What FastAPI generates, put right.
+
+    It drops null from examples, adds a 422 of its own where none can come, and knows not whether a key is needed.
+    """
+    schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    components = schema["components"]["schemas"]
+    for model in (Classified, ProblemDetails):
+        described = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        components |= described.pop("$defs", {}) | {model.__name__: described}
+    for name in ("HTTPValidationError", "ValidationError"):
+        components.pop(name, None)
+    for path in schema["paths"].values():
+        for operation in path.values():
+            if not settings.api_keys:
+                operation.pop("security", None)
+            if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+                del operation["responses"]["422"]
+    return schema

@@ -1,0 +1,130 @@
+"""What can be seen from outside: metrics for Prometheus, and a line of JSON per request, without audio or keys."""
+
+import json
+import logging
+import re
+import sys
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kws_edge.prediction import Prediction
+from kws_edge.server.problems import ProblemError
+
+_log = logging.getLogger("kws_edge.server")
+
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_CLIENT_GONE: Final = 499  # what nginx logs where no answer was waited for
+
+
+class Metrics:
+    """The numbers of one app."""
+
+    def __init__(self) -> None:
+        """Start at 0."""
+        self.registry = CollectorRegistry()
+        r = self.registry
+        self.requests = Counter("kws_edge_requests", "HTTP requests", ["method", "route", "status"], registry=r)
+        self.seconds = Histogram(
+            "kws_edge_request_seconds", "Time from a request to its answer", ["route"], buckets=_SECONDS, registry=r
+        )
+        self.predictions = Counter(
+            "kws_edge_predictions", "Clips answered: accepted, or why not", ["model", "outcome"], registry=r
+        )
+        self.batch = Histogram(
+            "kws_edge_batch_clips", "Clips in one run of the network", buckets=(1, 2, 4, 8, 16, 32, 64), registry=r
+        )
+        self.waiting = Gauge("kws_edge_waiting_clips", "Clips that wait for a thread", registry=r)
+        self.streams = Gauge("kws_edge_streams", "Open streams", registry=r)
+        self.stream_audio = Counter("kws_edge_stream_audio_seconds", "Audio that came in streams", registry=r)
+        self.events = Counter(
+            "kws_edge_stream_events", "Stream events: accepted, or why not", ["model", "outcome"], registry=r
+        )
+
+    def count(self, prediction: Prediction) -> None:
+        """Count an answer."""
+        self.predictions.labels(prediction.model, prediction.reason or "accepted").inc()
+
+
+class Observer:
+    """ASGI middleware: gives each request an id, counts and logs it, and answers where the program fails."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        """Wrap an app."""
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request; streams log and count themselves."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        given = Headers(scope=scope).get("X-Request-ID", "")
+        request_id = given if re.fullmatch(r"[\w.:-]{1,128}", given, re.ASCII) else uuid.uuid4().hex
+        status = _CLIENT_GONE
+
+        async def observed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed)
+        except ClientDisconnect:
+            pass
+        except Exception:
+            _log.exception("failed", extra={"fields": {"request_id": request_id}})
+            if status == _CLIENT_GONE:
+                await ProblemError("internal", "see the server's log for this request's id").response()(
+                    scope, receive, observed
+                )
+        finally:
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", "unmatched")
+            self._metrics.requests.labels(scope["method"], route, status).inc()
+            self._metrics.seconds.labels(route).observe(seconds)
+            level = logging.DEBUG if route.startswith("/health") else logging.INFO
+            fields = {
+                "request_id": request_id,
+                "method": scope["method"],
+                "route": route,
+                "status": status,
+                "ms": round(seconds * 1e3, 1),
+                "client": (scope.get("client") or ["unknown"])[0],
+            }
+            _log.log(level, "request", extra={"fields": fields})
+
+
+class JsonFormatter(logging.Formatter):
+    """A log record as one line of JSON: time, level, logger, message, and what came as extra "fields"."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the line."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, allow_nan=False)
+
+
+def configure_logging(level: str) -> None:
+    """Send every log line of this process to standard error, as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.getLogger("uvicorn.access").disabled = True

@@ -1,0 +1,268 @@
+"""The REST routes."""
+
+import json
+import platform
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+import onnxruntime
+from fastapi import APIRouter, Depends, Query, Request, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+from fastapi.security.http import HTTPAuthorizationCredentials
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from kws_edge.model import DEFAULT_TARGET, KeywordModel
+from kws_edge.server import schemas
+from kws_edge.server.inference import Answer, Clip, Outcome
+from kws_edge.server.limits import read_chunks, read_files, read_form
+from kws_edge.server.problems import CODES, MEDIA_TYPE, ProblemError
+from kws_edge.server.service import Service, installed_version
+
+FORM: Final = "multipart/form-data"
+AUDIO: Final = ("audio/*", "application/octet-stream")
+
+
+def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's description of the problems that a route can answer with."""
+    by_status: dict[int | str, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(CODES[code][0], []).append(code)
+    schema = {"$ref": "#/components/schemas/ProblemDetails"}
+    return {
+        status: {
+            "description": "; ".join(f"`{code}`: {CODES[code][1]}" for code in group),
+            "content": {MEDIA_TYPE: {"schema": schema}},
+        }
+        for status, group in by_status.items()
+    }
+
+
+def _file_body(description: str, schema: dict[str, Any], *, raw: bool) -> dict[str, Any]:
+    content: dict[str, Any] = {FORM: {"schema": schema}}
+    if raw:
+        content |= {kind: {"schema": {"type": "string", "format": "binary"}} for kind in AUDIO}
+    return {"requestBody": {"required": True, "description": description, "content": content}}
+
+
+_FILE: Final = {"type": "string", "format": "binary"}
+_ONE_FILE: Final = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {"file": _FILE},
+    "additionalProperties": False,
+}
+_FILES: Final = {
+    "type": "object",
+    "required": ["files"],
+    "properties": {"files": {"type": "array", "items": _FILE, "minItems": 1}},
+    "additionalProperties": False,
+}
+
+_bearer = HTTPBearer(auto_error=False, description="Where the server was started with API keys.")
+_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same, as a header of its own.")
+
+
+async def admitted(
+    connection: HTTPConnection,
+    bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+    header: Annotated[str | None, Security(_header)],
+) -> str:
+    """The caller, whose key and rate are in order."""
+    return Service.of(connection).admit(connection, bearer.credentials if bearer else header)
+
+
+Client = Annotated[str, Depends(admitted)]
+router = APIRouter()
+v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_problems("unauthorized", "too-many-requests", "internal"))
+
+ModelName = Annotated[
+    str | None, Query(description="A name of `GET /v1/models`; the default model where none is given.", max_length=200)
+]
+Target = Annotated[
+    float,
+    Query(
+        gt=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="Accuracy that accepted clips should have; one that the model was calibrated for.",
+    ),
+]
+ScoreName = Annotated[
+    schemas.Score | None, Query(description="The uncertainty that decides; the model's own where none is given.")
+]
+
+
+class Question:
+    """The parameters of a classification, checked against the model before any of the body is read."""
+
+    def __init__(
+        self, request: Request, model: ModelName = None, target: Target = DEFAULT_TARGET, score: ScoreName = None
+    ) -> None:
+        """Raises SettingError for a model that is not served, or a target that it was not calibrated for."""
+        service = Service.of(request)
+        self.model = service.default_model if model is None else service.model(model)
+        self.model.metadata.threshold(score or self.model.metadata.score, target)
+        self.target, self.score = target, score
+
+    def about(self, name: str, body: bytes) -> Clip:
+        """The question about one file."""
+        return Clip(name or "audio", body, self.model, self.target, self.score)
+
+
+async def uploading(request: Request, client: Client) -> AsyncIterator[None]:
+    """Holds one of the places for requests with a body."""
+    with Service.of(request).uploads.take(client):
+        yield
+
+
+@v1.post(
+    "/classify",
+    dependencies=[Depends(uploading)],
+    responses=_problems(
+        "malformed",
+        "body-timeout",
+        "too-large",
+        "unsupported-media-type",
+        "invalid-audio",
+        "invalid-parameter",
+        "overloaded",
+    ),
+    openapi_extra=_file_body("A form with one file, or the file itself with its content type.", _ONE_FILE, raw=True),
+)
+async def classify(request: Request, question: Annotated[Question, Depends()]) -> schemas.Classified:
+    """Name the word in a clip, or abstain and say why.
+
+    The clip is a WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF file at any sample rate. In one longer than 1.3 s
+    the word is searched for; `start` and `end` say where it is.
+    """
+    kind = _content_type(request)
+    if kind == FORM:
+        name, body = (await _read_files(request, "file", most=1))[0]
+    elif kind.startswith("audio/") or kind == AUDIO[1]:
+        name, body = "audio", b"".join([chunk async for chunk in _chunks(request)])
+    else:
+        raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {', '.join((FORM, *AUDIO))}")
+    service = Service.of(request)
+    outcome = (await service.pool.classify([question.about(name, body)]))[0]
+    if isinstance(outcome, Exception):
+        raise outcome
+    return _classified(service, outcome)
+
+
+@v1.post(
+    "/classify/batch",
+    dependencies=[Depends(uploading)],
+    responses=_problems(
+        "malformed", "body-timeout", "too-large", "unsupported-media-type", "invalid-parameter", "overloaded"
+    ),
+    openapi_extra=_file_body("A form with files, each in a field `files`.", _FILES, raw=False),
+)
+async def classify_batch(request: Request, question: Annotated[Question, Depends()]) -> schemas.Batch:
+    """Classify several clips in one request; what is wrong with one of them does not stop the others."""
+    kind = _content_type(request)
+    if kind != FORM:
+        raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {FORM}")
+    service = Service.of(request)
+    files = await _read_files(request, "files", most=service.settings.max_clips)
+    outcomes = await service.pool.classify([question.about(name, body) for name, body in files])
+    return schemas.Batch(
+        results=[_item(service, name, outcome) for (name, _), outcome in zip(files, outcomes, strict=True)]
+    )
+
+
+@v1.get("/models", dependencies=[Depends(admitted)])
+async def list_models(request: Request) -> schemas.Models:
+    """List the models that are served, the default first."""
+    service = Service.of(request)
+    return schemas.Models(models=[schemas.ModelSummary(**_summary(service, m)) for m in service.models.values()])
+
+
+@v1.get("/models/{name}", dependencies=[Depends(admitted)], responses=_problems("not-found"))
+async def describe_model(request: Request, name: str) -> schemas.ModelDescription:
+    """All that a model's file says of itself: labels, front end, thresholds, accuracy, licence."""
+    service = Service.of(request)
+    if name not in service.models:
+        raise ProblemError("not-found", f"model {name!r}; expected one of {', '.join(service.models)}")
+    model = service.models[name]
+    metadata = json.loads(model.metadata.to_json())
+    fields = schemas.ModelDescription.model_fields.keys() & metadata.keys()
+    return schemas.ModelDescription(**{key: metadata[key] for key in fields} | _summary(service, model))
+
+
+@router.get("/health/live", tags=["operation"])
+async def live() -> schemas.Live:
+    """Whether the process answers at all; no key needed."""
+    return schemas.Live()
+
+
+@router.get("/health/ready", tags=["operation"], responses=_problems("not-ready"))
+async def ready(request: Request) -> schemas.Ready:
+    """Whether requests should be sent here; no key needed."""
+    service = Service.of(request)
+    if service.stopping:
+        raise ProblemError("not-ready", "the server was told to stop; expected requests to go elsewhere")
+    return schemas.Ready(
+        version=installed_version(),
+        onnxruntime=onnxruntime.__version__,
+        python=platform.python_version(),
+        providers={name: model.provider for name, model in service.models.items()},
+        waiting=service.pool.waiting,
+        streams=len(service.streams),
+    )
+
+
+@router.get(
+    "/metrics",
+    tags=["operation"],
+    dependencies=[Depends(admitted)],
+    response_class=Response,
+    responses={
+        200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **_problems("unauthorized", "too-many-requests"),
+    },
+)
+async def metrics(request: Request) -> Response:
+    """Counters and histograms in the text format of Prometheus."""
+    return Response(generate_latest(Service.of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def _chunks(request: Request) -> Any:
+    settings = Service.of(request).settings
+    return read_chunks(request, max_body=settings.max_body, timeout=settings.body_timeout)
+
+
+async def _read_files(request: Request, field: str, most: int) -> list[tuple[str, bytes]]:
+    return await read_files(await read_form(request, _chunks(request), max_files=most), field)
+
+
+def _classified(service: Service, answer: Answer) -> schemas.Classified:
+    service.metrics.count(answer.prediction)
+    return schemas.Classified(**answer.prediction.to_dict(), seconds=answer.seconds, warnings=list(answer.warnings))
+
+
+def _item(service: Service, name: str, outcome: Outcome) -> schemas.BatchItem:
+    if isinstance(outcome, Answer):
+        return schemas.BatchItem(file=name, prediction=_classified(service, outcome))
+    problem = ProblemError.of(outcome)
+    if problem.code == "internal":
+        raise outcome
+    return schemas.BatchItem(file=name, problem=schemas.ProblemDetails(**problem.to_dict()))
+
+
+def _summary(service: Service, model: KeywordModel) -> dict[str, Any]:
+    m = model.metadata
+    return {
+        "name": m.name,
+        "default": model is service.default_model,
+        "labels": list(m.labels),
+        "variant": m.variant,
+        "score": m.score,
+        "targets": {score: [point.target for point in points] for score, points in m.thresholds.items()},
+        "provider": model.provider,
+    }

@@ -1,0 +1,133 @@
+"""What all routes share: the models, the threads, the limits, the metrics, and who is calling."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from starlette.requests import HTTPConnection
+
+from kws_edge.errors import SettingError
+from kws_edge.model import DEFAULT_MODEL, KeywordModel, shipped_models
+from kws_edge.server.inference import InferencePool
+from kws_edge.server.limits import Places, RateLimiter
+from kws_edge.server.observe import Metrics
+from kws_edge.server.problems import ProblemError
+from kws_edge.server.settings import Settings
+
+
+@dataclass(slots=True)
+class Service:
+    """One server's state; `of` finds it from a request.
+
+    Attributes
+    ----------
+    models : by name, the first of them by default.
+    stopping : whether the server was told to stop.
+    """
+
+    settings: Settings
+    models: Mapping[str, KeywordModel]
+    pool: InferencePool
+    metrics: Metrics
+    rate: RateLimiter
+    uploads: Places
+    streams: Places
+    stopping: bool = False
+
+    @classmethod
+    def start(cls, settings: Settings) -> "Service":
+        """Load the models and start the threads.
+
+        Raises
+        ------
+        ModelError, SettingError, ProviderError : a model cannot be loaded, or two have one name.
+        """
+        metrics = Metrics()
+        pool = InferencePool(
+            workers=settings.workers,
+            max_queue=settings.max_queue,
+            max_batch=settings.max_batch,
+            timeout=settings.inference_timeout,
+            max_seconds=settings.max_clip_seconds,
+            batch_sizes=metrics.batch.observe,
+        )
+        service = cls(
+            settings=settings,
+            models=_load(settings),
+            pool=pool,
+            metrics=metrics,
+            rate=RateLimiter(settings.client_rate, settings.client_burst),
+            uploads=Places("requests", settings.max_uploads),
+            streams=Places("streams", settings.max_streams, settings.max_client_streams),
+        )
+        metrics.waiting.set_function(lambda: pool.waiting)
+        metrics.streams.set_function(lambda: len(service.streams))
+        return service
+
+    @classmethod
+    def of(cls, connection: HTTPConnection) -> "Service":
+        """That of the app which handles a request or WebSocket."""
+        service = connection.app.state.service
+        assert isinstance(service, cls)
+        return service
+
+    @property
+    def default_model(self) -> KeywordModel:
+        """What answers where no model is named."""
+        return next(iter(self.models.values()))
+
+    def model(self, name: str) -> KeywordModel:
+        """A model by its name.
+
+        Raises
+        ------
+        SettingError : it is not served.
+        """
+        if name not in self.models:
+            raise SettingError(f"model {name!r}; expected one of {', '.join(self.models)}")
+        return self.models[name]
+
+    def admit(self, connection: HTTPConnection, key: str | None) -> str:
+        """Check a caller's key and rate, and give the name under which its limits are counted.
+
+        Raises
+        ------
+        ProblemError : unauthorized, or too-many-requests.
+        """
+        client = connection.client.host if connection.client else "unknown"
+        if self.settings.api_keys:
+            given = (key or "").encode()
+            # All keys are compared, each in constant time, so that the time says nothing about any of them.
+            known = [hmac.compare_digest(given, k.get_secret_value().encode()) for k in self.settings.api_keys]
+            if not any(known):
+                what = "a key that is not known" if key else "no key"
+                raise ProblemError(
+                    "unauthorized",
+                    f"{what}; expected `Authorization: Bearer KEY` or `X-API-Key: KEY`",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+            client = hashlib.sha256(given).hexdigest()[:16]
+        self.rate.take(client)
+        return client
+
+
+def installed_version() -> str:
+    """The version of kws-edge; "unknown" where it runs from a source tree that is not installed."""
+    try:
+        return version("kws-edge")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _load(settings: Settings) -> dict[str, KeywordModel]:
+    shipped = shipped_models()
+    names = settings.models or tuple(sorted(shipped, key=lambda name: name != DEFAULT_MODEL)) or (DEFAULT_MODEL,)
+    models: dict[str, KeywordModel] = {}
+    for name in names:
+        model = KeywordModel.load(name, provider=settings.provider, strict=settings.strict)
+        if model.name in models:
+            raise SettingError(f"models {', '.join(names)}: two are called {model.name!r}; expected different names")
+        models[model.name] = model
+    return models

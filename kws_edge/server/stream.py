@@ -1,0 +1,329 @@
+"""The WebSocket route: PCM in, events out as they happen, one spotter per connection on a shared model.
+
+Messages from the server are JSON texts with a "type": `hello` once, then `hop` (where asked for) and `event`; `end`
+after a `finish`, or `error` with a "problem"; then the close. The client sends binary PCM, and the texts
+`{"type": "finish"}`, `{"type": "reset"}` and `{"type": "gap", "samples": n}`. While the server is busy it reads no
+further, so that a client that is too fast waits instead of filling memory.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+import soxr
+from fastapi import APIRouter, WebSocket
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.websockets import WebSocketDisconnect
+
+from kws_edge.audio import MAX_RATE, MIN_RATE, SAMPLE_RATE
+from kws_edge.errors import AudioError
+from kws_edge.model import KeywordModel
+from kws_edge.server.problems import ProblemError
+from kws_edge.server.service import Service, installed_version
+from kws_edge.spotter import Snapshot, Spotter
+from kws_edge.windows import WINDOW_SECONDS
+
+F32 = npt.NDArray[np.float32]
+
+SUBPROTOCOL: Final = "kws-edge"
+KEY_SUBPROTOCOL: Final = "kws-edge.key."
+"""A browser cannot set headers on a WebSocket: it offers this with the key after it, beside `SUBPROTOCOL`."""
+
+CLOSE_CODES: Final[Mapping[str, int]] = {
+    "malformed": 1003,
+    "invalid-audio": 1007,
+    "unauthorized": 1008,
+    "internal": 1011,
+    "overloaded": 1013,
+    "too-many-requests": 1013,
+    "not-ready": 1013,
+    "invalid-parameter": 4000,
+    "idle": 4008,
+}
+"""Problem → close code. Besides these: 1000 after `end`, 1009 for a message that is too long, 1012 where the server
+stops, both without an `error` before them."""
+
+_MAX_GAP: Final = 3600  # s; after a longer one a new stream is as good
+
+router = APIRouter()
+_log = logging.getLogger("kws_edge.server")
+
+
+class Parameters(BaseModel):
+    """The query of `/v1/stream`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str | None = None
+    rate: int = Field(SAMPLE_RATE, ge=MIN_RATE, le=MAX_RATE)
+    encoding: Literal["int16", "float32"] = "int16"
+    words: Annotated[str | None, Field(max_length=10_000)] = None
+    hop: float = Field(0.1, ge=0.02, le=1, allow_inf_nan=False)
+    score: Literal["entropy", "vacuity", "both"] | None = None
+    target: float | None = Field(None, gt=0, lt=1, allow_inf_nan=False)
+    posteriors: bool = False
+
+    @classmethod
+    def of(cls, websocket: WebSocket) -> "Parameters":
+        """Read the query.
+
+        Raises
+        ------
+        ProblemError : invalid-parameter: one is wrong, unknown or given twice.
+        """
+        pairs = websocket.query_params.multi_items()
+        twice = sorted({key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1})
+        if twice:
+            raise ProblemError("invalid-parameter", f"{', '.join(twice)}: given more than once")
+        try:
+            return cls.model_validate(dict(pairs))
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False)]
+            raise ProblemError("invalid-parameter", "; ".join(problems)) from None
+
+
+@router.websocket("/v1/stream")
+async def stream(websocket: WebSocket) -> None:
+    """Serve one stream, from the handshake to the close."""
+    service = Service.of(websocket)
+    if not _may_call(websocket, service.settings.cors_origins):
+        await websocket.close()  # before it is accepted: a 403
+        return
+    offered = websocket.scope["subprotocols"]
+    await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
+    session: _Session | None = None
+    code = 1000
+    try:
+        if service.stopping:
+            raise ProblemError("not-ready", "the server is stopping")
+        client = service.admit(websocket, _key(websocket))
+        with service.streams.take(client):
+            parameters = Parameters.of(websocket)
+            session = _Session(websocket, service, parameters)
+            await session.run()
+        await websocket.close(1000)
+    except WebSocketDisconnect as gone:
+        code = gone.code
+    except Exception as error:
+        problem = ProblemError.of(error)
+        if problem.code == "internal":
+            _log.exception("stream failed")
+        code = CLOSE_CODES[problem.code]
+        await _refuse(websocket, problem, code)
+    finally:
+        fields = {"code": code, "seconds": round(session.spotter.time, 2) if session else 0.0}
+        _log.info("stream", extra={"fields": fields})
+
+
+class _Session:
+    """One stream that is open."""
+
+    def __init__(self, websocket: WebSocket, service: Service, parameters: Parameters) -> None:
+        """Raises SettingError for a model, word, score, target or hop that there is not."""
+        self._websocket, self._service, self._parameters = websocket, service, parameters
+        p = parameters
+        model = _default(service) if p.model is None else service.model(p.model)
+        words = None if p.words is None else [word.strip() for word in p.words.split(",") if word.strip()]
+        self.spotter = Spotter(model, words=words, hop=p.hop, score=p.score, target=p.target)
+        self._pcm = Pcm(p.rate, p.encoding)
+        self._hello = {
+            "type": "hello",
+            "version": installed_version(),
+            "model": model.name,
+            "labels": list(model.labels),
+            "words": list(model.labels) if words is None else words,
+            "rate": p.rate,
+            "encoding": p.encoding,
+            "hop": p.hop,
+            "window": WINDOW_SECONDS,
+            "thresholds": dict(self.spotter.settings.thresholds),
+            "posteriors": p.posteriors,
+            "idle_timeout": service.settings.idle_timeout,
+            "max_message": service.settings.max_message,
+        }
+
+    async def run(self) -> None:
+        """Talk until the client is done.
+
+        Raises
+        ------
+        WebSocketDisconnect : the client went away.
+        ProblemError, KwsEdgeError : what it sent cannot be used, or nothing came for too long.
+        """
+        await self._send([self._hello])
+        while not (await self._step(await self._receive())):
+            pass
+
+    async def _step(self, message: bytes | str) -> bool:
+        """Handle one message; whether it was the last."""
+        if isinstance(message, bytes):
+            await self._push(lambda: self._pcm.decode(message))
+            return False
+        match _command(message):
+            case {"type": "finish", **rest} if not rest:
+                await self._push(self._pcm.flush)
+                await self._push(lambda: np.zeros(round(WINDOW_SECONDS * SAMPLE_RATE), np.float32))
+                await self._send([{"type": "end", "time": self.spotter.time}])
+                return True
+            case {"type": "reset", **rest} if not rest:
+                self.spotter.reset()
+                self._pcm.reset()
+            case {"type": "gap", "samples": int(samples), **rest} if not rest and not isinstance(samples, bool):
+                rate = self._parameters.rate
+                if not 0 <= samples <= _MAX_GAP * rate:
+                    raise ProblemError(
+                        "invalid-parameter", f"a gap of {samples}; expected 0 to {_MAX_GAP * rate} samples"
+                    )
+                self.spotter.gap(round(samples * SAMPLE_RATE / rate))
+                self._pcm.reset()
+            case _:
+                raise ProblemError("malformed", "unknown text message; expected a finish, reset or gap")
+        return False
+
+    async def _push(self, samples: Callable[[], F32]) -> None:
+        """Decode and spot in a thread, then tell what came of it."""
+
+        def step() -> list[dict[str, Any]]:
+            return list(self._spot(samples()))
+
+        before = self.spotter.time
+        messages = await self._service.pool.run(step)
+        self._service.metrics.stream_audio.inc(max(0.0, self.spotter.time - before))
+        await self._send(messages)
+
+    def _spot(self, samples: F32) -> Iterator[dict[str, Any]]:
+        # No more than a hop at a time where each hop is told: the spotter keeps the last one only.
+        size = round(self.spotter.hop * SAMPLE_RATE) if self._parameters.posteriors else max(1, len(samples))
+        for i in range(0, len(samples), size):
+            last = self.spotter.last
+            events = self.spotter.push(samples[i : i + size])
+            if self._parameters.posteriors and self.spotter.last is not None and self.spotter.last is not last:
+                yield _hop(self.spotter.last)
+            for event in events:
+                outcome = event.reason or "accepted"
+                self._service.metrics.events.labels(event.model, outcome).inc()
+                yield {"type": "event", **event.to_dict()}
+
+    async def _receive(self) -> bytes | str:
+        timeout = self._service.settings.idle_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                message = await self._websocket.receive()
+        except TimeoutError:
+            raise ProblemError("idle", f"nothing came for {timeout:g} s") from None
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1005))
+        data = message.get("bytes")
+        return message["text"] if data is None else data
+
+    async def _send(self, messages: list[dict[str, Any]]) -> None:
+        timeout = self._service.settings.idle_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                for message in messages:
+                    await self._websocket.send_text(json.dumps(message, allow_nan=False))
+        except TimeoutError:
+            raise ProblemError("idle", f"nothing was read for {timeout:g} s") from None
+
+
+@dataclass
+class Pcm:
+    """Turns binary messages into samples at 16 kHz.
+
+    Attributes
+    ----------
+    rate : of the client's samples, Hz.
+    encoding : "int16" or "float32", little-endian, mono.
+    """
+
+    rate: int
+    encoding: str
+
+    def __post_init__(self) -> None:
+        """Start."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was before, as after a gap."""
+        self._resample = soxr.ResampleStream(self.rate, SAMPLE_RATE, 1) if self.rate != SAMPLE_RATE else None
+
+    def decode(self, message: bytes) -> F32:
+        """The samples float32 [n], full scale ±1.
+
+        Raises
+        ------
+        AudioError : the message does not hold whole samples, or some are NaN or infinite.
+        """
+        dtype = np.dtype("<i2" if self.encoding == "int16" else "<f4")
+        if len(message) % dtype.itemsize:
+            raise AudioError(f"a message of {len(message)} bytes; expected whole {self.encoding} samples")
+        samples = np.frombuffer(message, dtype).astype(np.float32)
+        if self.encoding == "int16":
+            samples /= np.float32(32768)
+        elif not np.isfinite(samples).all():  # before they poison the resampler
+            raise AudioError("samples that are NaN or infinite; expected finite numbers with a full scale of ±1")
+        return self._resample.resample_chunk(samples) if self._resample else samples
+
+    def flush(self) -> F32:
+        """What the resampler still holds, at the end of the stream."""
+        empty = np.empty(0, np.float32)
+        return self._resample.resample_chunk(empty, last=True) if self._resample else empty
+
+
+def _command(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _hop(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "type": "hop",
+        "time": snapshot.time,
+        "state": snapshot.state.value,
+        "level": snapshot.level,
+        "noise": snapshot.noise,
+        "probability": [round(p, 6) for p in snapshot.probability.tolist()],
+        "vacuity": snapshot.vacuity,
+        "entropy": snapshot.entropy,
+    }
+
+
+def _default(service: Service) -> KeywordModel:
+    """The first model that was calibrated on streams, or else the default of clips."""
+    return next((m for m in service.models.values() if m.metadata.stream), service.default_model)
+
+
+def _may_call(websocket: WebSocket, origins: tuple[str, ...]) -> bool:
+    """A browser lets any page open a WebSocket to any server, this one included: the server has to look."""
+    origin = websocket.headers.get("Origin")
+    if origin is None or origin in origins or "*" in origins:
+        return True
+    return urlsplit(origin).netloc == websocket.headers.get("Host")
+
+
+def _key(websocket: WebSocket) -> str | None:
+    scheme, _, token = websocket.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    for offered in websocket.scope["subprotocols"]:
+        if offered.startswith(KEY_SUBPROTOCOL):
+            return offered.removeprefix(KEY_SUBPROTOCOL)
+    return websocket.headers.get("X-API-Key")
+
+
+async def _refuse(websocket: WebSocket, problem: ProblemError, code: int) -> None:
+    """Say why, then close; the client may be gone already."""
+    try:
+        async with asyncio.timeout(1):
+            await websocket.send_text(json.dumps({"type": "error", "problem": problem.to_dict()}))
+            await websocket.close(code, problem.title)
+    except (WebSocketDisconnect, RuntimeError, TimeoutError):
+        return

@@ -1,0 +1,37 @@
+"""A real server on a free port of the loopback, in a thread of the test's process."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from kws_edge.server.app import create_app
+from kws_edge.server.settings import Settings
+
+
+@contextlib.contextmanager
+def live_server(model: Path, **settings: Any) -> Iterator[httpx.Client]:
+    """Serve a model; gives a client of it, whose `base_url` is where it listens."""
+    made = Settings.load(models=(str(model),), **settings)
+    app = create_app(made)
+    sock = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, ws_max_size=made.max_message, timeout_graceful_shutdown=5
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([sock],))
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.005)
+        with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=20) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(10)

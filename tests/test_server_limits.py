@@ -1,0 +1,437 @@
+"""The server's limits: what is over them is refused early, with a reason, and never holds up the rest."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from live_server import live_server
+from test_server import WAV, problem, tone, wav
+from tiny_model import TONES, save
+
+from kws_edge.errors import SettingError
+from kws_edge.server.limits import Places, RateLimiter
+from kws_edge.server.problems import CODES, ProblemError
+from kws_edge.server.settings import Settings
+
+KEY = "0123456789abcdef"
+CLIP = wav(tone(TONES["mid"]))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def small(path: Path) -> Iterator[httpx.Client]:
+    """A server with tight limits on size, length and time."""
+    with live_server(path, max_body=100_000, max_clip_seconds=2, body_timeout=0.5, max_clips=4) as client:
+        yield client
+
+
+def raw(client: httpx.Client, head: str, *pieces: bytes, pause: float = 0) -> tuple[bytes, float]:
+    """Send a request piece by piece; all that comes back until the server closes, and how long it took."""
+    url = client.base_url
+    began = time.monotonic()
+    with socket.create_connection((url.host, url.port), timeout=10) as sock:
+        sock.sendall(f"{head}\r\nHost: {url.netloc.decode()}\r\n".encode())
+        try:
+            for piece in pieces:
+                sock.sendall(piece)
+                time.sleep(pause)
+        except OSError:
+            pass  # it does not want more
+        answer = b""
+        while piece := sock.recv(65_536):
+            answer += piece
+    return answer, time.monotonic() - began
+
+
+# Bodies
+
+
+def test_a_content_length_over_the_limit_is_refused_before_the_body_is_sent(small: httpx.Client) -> None:  # case 77
+    answer, _ = raw(
+        small, "POST /v1/classify HTTP/1.1", b"Content-Type: audio/wav\r\nContent-Length: 1000000000000\r\n\r\n"
+    )
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"application/problem+json" in answer
+    assert b"at most 100000 bytes" in answer
+
+
+@pytest.mark.parametrize("route", ["/v1/classify", "/v1/classify/batch"])
+def test_a_form_over_the_limit_is_refused(small: httpx.Client, route: str) -> None:
+    problem(small.post(route, files={"file": bytes(100_000)}), 413, "too-large")
+
+
+def test_a_chunked_body_is_counted_as_it_arrives(small: httpx.Client) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 10_000
+            yield bytes(10_000)
+
+    try:
+        response = small.post("/v1/classify", content=endless(), headers=WAV)
+    except httpx.WriteError:  # the connection was closed on a sender that goes on
+        pass
+    else:
+        problem(response, 413, "too-large")
+    assert sent < 50_000_000
+
+
+def test_a_chunked_body_over_the_limit_by_one_byte_is_refused(small: httpx.Client) -> None:
+    chunks = (b"%x\r\n%b\r\n" % (50_000, bytes(50_000)) for _ in range(2))
+    head = b"Connection: close\r\nContent-Type: audio/wav\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer, _ = raw(small, "POST /v1/classify HTTP/1.1", head, *chunks, b"1\r\n\0\r\n0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_of_just_the_limit_is_read(small: httpx.Client) -> None:
+    detail = problem(small.post("/v1/classify", content=bytes(100_000), headers=WAV), 422, "invalid-audio")
+    assert "not readable" in detail
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "many", "1_0", "٣"])
+def test_a_content_length_that_is_no_number_is_refused(small: httpx.Client, length: str) -> None:
+    head = f"Content-Type: audio/wav\r\nContent-Length: {length}\r\n\r\n".encode()
+    answer, _ = raw(small, "POST /v1/classify HTTP/1.1", head)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_that_trickles_in_is_given_up(small: httpx.Client) -> None:
+    head = b"Content-Type: audio/wav\r\nContent-Length: 1000\r\n\r\n"
+    answer, seconds = raw(small, "POST /v1/classify HTTP/1.1", head, *[b"R"] * 8, pause=0.1)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"body-timeout" in answer
+    assert seconds < 3
+
+
+def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing_behind(path: Path) -> None:
+    with live_server(path, max_uploads=1) as server:
+        url = server.base_url
+        with socket.create_connection((url.host, url.port)) as sock:
+            sock.sendall(
+                b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
+            )
+        for _ in range(50):
+            response = server.post("/v1/classify", content=CLIP, headers=WAV)
+            if response.status_code == 200:
+                break
+            time.sleep(0.02)
+        assert response.status_code == 200
+        assert 'status="499"} 1.0' in server.get("/metrics").text
+
+
+def test_a_clip_that_is_too_long_is_refused_however_few_bytes_it_has(small: httpx.Client) -> None:
+    long = wav(np.zeros(16_000 * 60), container="FLAC")
+    assert len(long) < 100_000
+    detail = problem(small.post("/v1/classify", content=long, headers=WAV), 422, "invalid-audio")
+    assert "60.0 s" in detail
+    assert "at most 2 s" in detail
+
+
+def test_hours_in_a_few_bytes_do_not_hold_a_thread_for_longer_than_the_time_limit(path: Path) -> None:
+    hours = wav(np.zeros((48_000 * 500, 2), np.float32), rate=48_000, container="FLAC")
+    with live_server(path, inference_timeout=0.2, workers=1) as server:
+        problem(server.post("/v1/classify", content=hours, headers=WAV), 503, "overloaded")
+        began = time.monotonic()
+        while server.post("/v1/classify", content=CLIP, headers=WAV).status_code != 200:
+            assert time.monotonic() - began < 5
+        assert server.get("/health/ready").json()["waiting"] == 0
+
+
+def test_more_files_than_a_batch_may_have_are_refused(small: httpx.Client) -> None:
+    form = [("files", ("a.wav", b"RIFF"))] * 5
+    assert "Maximum number of files is 4" in problem(small.post("/v1/classify/batch", files=form), 400, "malformed")
+
+
+# Load
+
+
+def busy(path: Path, **settings: Any) -> Any:
+    return live_server(path, workers=1, max_batch=1, max_clip_seconds=600, max_body=2**25, **settings)
+
+
+LONG = wav(np.random.default_rng(0).normal(0, 0.1, 16_000 * 40))
+
+
+def test_a_full_queue_refuses_with_when_to_come_back(path: Path) -> None:
+    with busy(path, max_queue=2, max_clips=2) as server, ThreadPoolExecutor(12) as threads:
+        answers = list(threads.map(lambda _: server.post("/v1/classify", content=LONG, headers=WAV), range(12)))
+        refused = [answer for answer in answers if answer.status_code != 200]
+        assert 0 < len(refused) < 12
+        for answer in refused:
+            problem(answer, 503, "overloaded")
+            assert int(answer.headers["Retry-After"]) >= 1
+
+
+def test_a_queue_that_was_full_takes_clips_again(path: Path) -> None:
+    with busy(path, max_queue=2, max_clips=2) as server, ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: server.post("/v1/classify", content=LONG, headers=WAV), range(8)))
+        assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
+
+
+def test_fifty_parallel_inferences_leave_health_quick(path: Path) -> None:  # case 80
+    stop = threading.Event()
+
+    def load(server: httpx.Client) -> int:
+        done = 0
+        while not stop.is_set():
+            done += server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
+        return done
+
+    with live_server(path, max_queue=64) as server, ThreadPoolExecutor(50) as threads:
+        limits = httpx.Limits(max_connections=60)
+        with httpx.Client(base_url=server.base_url, limits=limits, timeout=20) as many:
+            loads = [threads.submit(load, many) for _ in range(50)]
+            seconds = []
+            for _ in range(100):
+                began = time.perf_counter()
+                assert server.get("/health/live").status_code == 200
+                seconds.append(time.perf_counter() - began)
+            stop.set()
+            assert all(future.result() for future in loads)
+    assert np.quantile(seconds, 0.99) < 0.2
+
+
+def test_waiting_clips_go_through_the_network_together(path: Path) -> None:
+    def sizes(server: httpx.Client) -> dict[str, float]:
+        lines = server.get("/metrics").text.splitlines()
+        return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("kws_edge_batch_clips")}
+
+    with live_server(path, workers=1) as server:
+        form = [("files", ("a.wav", CLIP))] * 8
+        assert len(server.post("/v1/classify/batch", files=form).json()["results"]) == 8
+        assert sizes(server)["kws_edge_batch_clips_count"] == 1
+        assert sizes(server)["kws_edge_batch_clips_sum"] == 8
+
+
+def test_all_places_taken_refuses_before_the_body_is_read(path: Path) -> None:
+    with live_server(path, max_uploads=1) as server:
+        url = server.base_url
+        with socket.create_connection((url.host, url.port)) as sock:
+            sock.sendall(
+                b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
+            )
+            time.sleep(0.2)
+            answer, _ = raw(server, "POST /v1/classify HTTP/1.1", b"Content-Length: 99\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after" in answer.lower()
+
+
+# Callers
+
+
+@pytest.mark.parametrize("url", ["/v1/models", "/v1/models/tiny", "/metrics"])
+def test_a_key_is_asked_for_where_there_are_keys(path: Path, url: str) -> None:
+    with live_server(path, api_keys=(KEY, KEY[::-1])) as server:
+        assert server.get(url).headers["WWW-Authenticate"] == "Bearer"
+        problem(server.get(url), 401, "unauthorized")
+        problem(server.get(url, headers={"X-API-Key": KEY[:-1]}), 401, "unauthorized")
+        problem(server.get(url, headers={"Authorization": f"Basic {KEY}"}), 401, "unauthorized")
+        problem(server.get(url, headers={b"X-API-Key": b"\xff\xfe"}), 401, "unauthorized")
+        assert server.get(url, headers={"X-API-Key": KEY[::-1]}).status_code == 200
+        assert server.get(url, headers={"Authorization": f"bearer {KEY}"}).status_code == 200
+
+
+def test_without_a_key_the_body_is_not_read(path: Path) -> None:
+    with live_server(path, api_keys=(KEY,)) as server:
+        head = b"Content-Type: audio/wav\r\nContent-Length: 1000\r\n\r\n"
+        answer, seconds = raw(server, "POST /v1/classify HTTP/1.1", head)
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert seconds < 2
+
+
+def test_health_needs_no_key(path: Path) -> None:
+    with live_server(path, api_keys=(KEY,)) as server:
+        assert server.get("/health/live").status_code == server.get("/health/ready").status_code == 200
+
+
+def test_a_client_that_asks_too_often_is_told_when_to_come_back(path: Path) -> None:
+    with live_server(path, client_rate=0.5, client_burst=3) as server:
+        answers = [server.get("/v1/models") for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
+        problem(answers[-1], 429, "too-many-requests")
+        assert 1 <= int(answers[-1].headers["Retry-After"]) <= 3
+        assert server.get("/health/live").status_code == 200
+
+
+@given(st.lists(st.floats(0, 5), min_size=1, max_size=60), st.floats(0.1, 10), st.integers(1, 10))
+def test_over_any_stretch_a_client_gets_its_burst_and_its_rate_at_most(
+    gaps: list[float], rate: float, burst: int
+) -> None:
+    limiter, now, taken = RateLimiter(rate, burst), 0.0, []
+    for gap in gaps:
+        now += gap
+        try:
+            limiter.take("client", now)
+        except ProblemError:
+            continue
+        taken.append(now)
+    for i, first in enumerate(taken):
+        for j, last in enumerate(taken[i:], 1):
+            assert j <= burst + rate * (last - first) + 1e-6
+
+
+def test_clients_do_not_share_a_rate() -> None:
+    limiter = RateLimiter(1, 1)
+    limiter.take("a", 0)
+    limiter.take("b", 0)
+    with pytest.raises(ProblemError, match="at most 1 requests"):
+        limiter.take("a", 0.5)
+
+
+def test_a_million_clients_do_not_fill_the_memory() -> None:
+    limiter = RateLimiter(1, 1)
+    for i in range(20_000):
+        limiter.take(str(i), i)
+    assert len(limiter._buckets) == 10_000
+
+
+def test_a_place_is_free_again_whatever_happened_in_it() -> None:
+    places = Places("things", 2, 1)
+    with pytest.raises(ZeroDivisionError), places.take("a"):
+        _ = 1 / 0
+    with places.take("a"), places.take("b"), pytest.raises(ProblemError, match="all 2 things"), places.take("c"):
+        pass
+    with places.take("a"), pytest.raises(ProblemError, match="this client has 1"), places.take("a"):
+        pass
+    assert len(places) == 0
+
+
+def test_other_origins_may_not_call_unless_they_are_named(path: Path) -> None:
+    origin = {"Origin": "https://example.org"}
+    with live_server(path) as server:
+        assert "Access-Control-Allow-Origin" not in server.get("/v1/models", headers=origin).headers
+    with live_server(path, cors_origins=("https://example.org",), api_keys=(KEY,)) as server:
+        refused = server.get("/v1/models", headers=origin)  # a page must be able to read why
+        assert refused.status_code == 401
+        assert refused.headers["Access-Control-Allow-Origin"] == "https://example.org"
+        other = server.get("/v1/models", headers={"Origin": "https://example.com"})
+        assert "Access-Control-Allow-Origin" not in other.headers
+
+
+# Failures, settings, the process
+
+
+def test_a_failure_of_the_program_is_a_problem_and_a_log_line(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from kws_edge import KeywordModel
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    with live_server(path) as server:
+        monkeypatch.setattr(KeywordModel, "classify_batch", fail)
+        response = server.post("/v1/classify", content=CLIP, headers=WAV)
+        assert "secret" not in problem(response, 500, "internal")
+        assert "secret detail" in caplog.text
+        monkeypatch.undo()
+        assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
+
+
+def test_every_problem_has_a_status_of_its_kind() -> None:
+    assert all(400 <= status < 600 and title for status, title in CODES.values())
+
+
+def test_settings_come_from_the_environment_and_what_is_given_outranks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KWS_EDGE_PORT", "1234")
+    monkeypatch.setenv("KWS_EDGE_MODELS", "softmax, other.onnx")
+    monkeypatch.setenv("KWS_EDGE_MAX_BODY", "1000")
+    settings = Settings.load(max_body=2000)
+    assert (settings.port, settings.models, settings.max_body) == (1234, ("softmax", "other.onnx"), 2000)
+    assert settings.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"port": 70_000}, "port: .*65535"),
+        ({"max_body": 0}, "max_body: "),
+        ({"workers": "many"}, "workers: "),
+        ({"max_clips": 100, "max_queue": 50}, "max_clips 100 is over max_queue 50"),
+        ({"no_such": 1}, "no_such: "),
+        ({"api_keys": "short"}, "api_keys: a key of 16 to 256"),
+        ({"idle_timeout": float("nan")}, "idle_timeout: "),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError, match=said) as refused:
+        Settings.load(**given)
+    assert "\n" not in str(refused.value)
+
+
+def test_keys_are_not_shown() -> None:
+    assert KEY not in repr(Settings.load(api_keys=KEY))
+    with pytest.raises(SettingError) as refused:
+        Settings.load(api_keys="secret key!")
+    assert "secret" not in str(refused.value)
+
+
+class Process:
+    """`kws-edge serve` as a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        code = "from kws_edge.cli import main; main()"
+        command = [sys.executable, "-c", code, "serve", "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
+        assert self.process.stderr
+        self.lines = iter(self.process.stderr)
+        self.url = next(line["url"] for line in map(json.loads, self.lines) if line["message"] == "listening")
+        while True:
+            try:
+                httpx.get(f"{self.url}/health/live")
+                return
+            except httpx.ConnectError:
+                time.sleep(0.05)
+
+
+def test_a_request_in_progress_is_answered_after_the_signal_to_stop(path: Path) -> None:
+    server = Process("--models", str(path), "--shutdown-grace", "10")
+    with ThreadPoolExecutor(1) as thread:
+        url = httpx.URL(server.url)
+        head = b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\n"
+        with socket.create_connection((url.host, url.port)) as sock:
+            sock.sendall(head + f"Content-Length: {len(CLIP)}\r\n\r\n".encode() + CLIP[:100])
+            time.sleep(0.3)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            thread.submit(sock.sendall, CLIP[100:]).result(5)
+            answer = b""
+            while piece := sock.recv(65_536):
+                answer += piece
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert server.process.wait(10) in (0, -signal.SIGTERM)
+
+
+def test_no_log_line_holds_audio_or_keys(path: Path) -> None:
+    os.environ["KWS_EDGE_API_KEYS"] = KEY
+    try:
+        server = Process("--models", str(path))
+    finally:
+        del os.environ["KWS_EDGE_API_KEYS"]
+    headers = {**WAV, "X-API-Key": KEY}
+    assert httpx.post(f"{server.url}/v1/classify", content=CLIP, headers=headers).status_code == 200
+    httpx.get(f"{server.url}/v1/models", headers={"X-API-Key": "a wrong one"})
+    server.process.terminate()
+    lines = list(server.lines)
+    assert any(json.loads(line)["message"] == "request" for line in lines)
+    assert all(KEY not in line and "a wrong one" not in line and len(line) < 1000 for line in lines)
