@@ -59,7 +59,7 @@ class Point:
     @property
     def false_accepts_per_hour(self) -> float:
         """That of the recording without words where it is highest: the others do not dilute it."""
-        return max(report.false_accepts_per_hour.value for report in self.negatives.values())
+        return max(3600 * report.false_accepts / report.seconds for report in self.negatives.values())
 
     @property
     def miss_rate(self) -> float:
@@ -187,7 +187,8 @@ def trade_off(
 def choose(points: Iterable[Point], false_accepts_per_hour: float) -> Point:
     """The point with the most hits of those that hold the limit on every recording without words.
 
-    Of points with equal hits, the one with the fewest false accepts, and of those the one with the fewest wrong words.
+    Of points with equal hits, the one with the fewest false accepts, and of those the one with the fewest wrong labels
+    on or between the words.
 
     Raises
     ------
@@ -199,13 +200,17 @@ def choose(points: Iterable[Point], false_accepts_per_hour: float) -> Point:
             f"no threshold finds a word with {false_accepts_per_hour:g} false accepts per hour or fewer; expected a "
             "higher limit, or recordings without words in which the model hears none"
         )
-    return min(held, key=lambda p: (-p.words.hits, p.false_accepts_per_hour, p.words.wrong + p.words.false_accepts))
+    return min(held, key=lambda p: (-p.words.hits, p.false_accepts_per_hour, _errors(p)))
 
 
 def frontier(points: Iterable[Point]) -> list[Point]:
     """The trade-off curve: the points that none beats in both hits and false accepts, false accepts rising."""
     best: list[Point] = []
-    for p in sorted(points, key=lambda p: (p.false_accepts_per_hour, -p.words.hits)):
+    for p in sorted(points, key=lambda p: (p.false_accepts_per_hour, -p.words.hits, _errors(p))):
         if not best or p.words.hits > best[-1].words.hits:
             best.append(p)
     return best
+
+
+def _errors(point: Point) -> int:
+    return point.words.wrong + point.words.false_accepts

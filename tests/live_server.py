@@ -16,11 +16,16 @@ from kws_edge.server.settings import Settings
 
 
 @contextlib.contextmanager
-def live_server(model: Path, **settings: Any) -> Iterator[httpx.Client]:
-    """Serve a model; gives a client of it, whose `base_url` is where it listens."""
-    made = Settings.load(models=(str(model),), **settings)
+def live_server(*models: Path, send_buffer: int = 0, **settings: Any) -> Iterator[httpx.Client]:
+    """Serve models; gives a client of it, whose `base_url` is where it listens.
+
+    A `send_buffer` in bytes is for tests of readers that are too slow, which would take long to fill the usual one.
+    """
+    made = Settings.load(models=tuple(map(str, models)), **settings)
     app = create_app(made)
     sock = socket.create_server(("127.0.0.1", 0))
+    if send_buffer:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, ws_max_size=made.max_message, timeout_graceful_shutdown=5
     )

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from scipy.stats import beta
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.metadata import Metadata
 from kws_edge.mfcc import mfcc, pad
-from kws_edge.model import KeywordModel
+from kws_edge.model import KeywordModel, Outputs
 from kws_export import package as package_module
 from kws_export.cli import main
 from kws_export.package import package
@@ -26,6 +26,7 @@ from kws_export.scoring import Scored
 from kws_export.trainer import load_checkpoint
 
 WORDS = tuple(tone_words.SWEEPS)
+OTHER = "chord"
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 
 
@@ -50,11 +51,22 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def exported(tones: Path, tone_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def root(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data set with six clips of one more word, which the run was not trained on."""
+    folder = Path(shutil.copytree(tones, tmp_path_factory.mktemp("data") / "data"))
+    (folder / OTHER).mkdir()
+    for i in range(6):
+        mixed = tone_words.say("low", i) + tone_words.say("high", 10 + i)
+        sf.write(folder / OTHER / f"{i:08x}_nohash_0.wav", mixed, tone_words.RATE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(root: Path, tones: Path, tone_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     folder = tmp_path_factory.mktemp("exported")
     run = Path(shutil.copytree(tone_run, folder / "tones-1"))
     file = folder / "models" / "four-tones.onnx"
-    arguments = ["export", run, "--data", tones, "--out", file, "--cache", tones.parent / "cache"]
+    arguments = ["export", run, "--data", root, "--out", file, "--cache", tones.parent / "cache"]
     result = CliRunner().invoke(
         main, [*map(str, arguments), "--with-front-end", "--score", "vacuity", "--negatives", "hiss, one recording"]
     )
@@ -77,10 +89,14 @@ class Answers:
         return self.truth == self.predicted
 
 
+def run_on(file: Path, recordings: Sequence[Path]) -> Outputs:
+    clips = [sf.read(path, dtype="float32")[0] for path in recordings]
+    return KeywordModel.load(file).run(np.stack([pad(mfcc(x)) for x in clips]))
+
+
 def answers(file: Path, tones: Path, split: str) -> Answers:
     names = sorted((tones / LISTS[split]).read_text().split())
-    clips = [sf.read(tones / name, dtype="float32")[0] for name in names]
-    outputs = KeywordModel.load(file).run(np.stack([pad(mfcc(x)) for x in clips]))
+    outputs = run_on(file, [tones / name for name in names])
     truth = np.array([WORDS.index(name.split("/")[0]) for name in names])
     return Answers(names, truth, outputs.labels, outputs.vacuity, outputs.entropy)
 
@@ -160,16 +176,30 @@ def test_the_card_has_the_accuracy_of_the_test_split(exported: Exported, tones: 
     assert "32 clips); validation " in exported.card
 
 
-def test_the_card_says_what_the_thresholds_give_on_the_test_split(exported: Exported, tones: Path) -> None:
-    found = answers(exported.file, tones, "test")
+def test_the_card_says_what_the_thresholds_give_on_the_test_split_and_on_other_words(
+    exported: Exported, root: Path
+) -> None:
+    found = answers(exported.file, root, "test")
+    unknown = run_on(exported.file, sorted((root / OTHER).iterdir()))
     for score, points in exported.metadata.thresholds.items():
         for point in points:
-            accepted = getattr(found, score) <= np.float32(point.threshold)
+            threshold = np.float32(point.threshold)
+            accepted = getattr(found, score) <= threshold
             (row,) = re.findall(rf"^\| {score} \| {100 * point.target:.1f} % \|.*$", exported.card, re.MULTILINE)
-            *_, accuracy, coverage, total = (cell.strip() for cell in row.strip("|").split("|"))
+            *_, accuracy, coverage, total, withheld = (cell.strip() for cell in row.strip("|").split("|"))
             assert accuracy == (percent(found.right[accepted].mean()) if accepted.any() else "–")
             assert coverage == percent(accepted.mean())
             assert total == percent((found.right & accepted).mean())
+            assert withheld == percent((getattr(unknown, score) > threshold).mean())
+
+
+def test_without_other_words_the_card_leaves_their_column_empty(
+    exported: Exported, tones: Path, tmp_path: Path
+) -> None:
+    package(exported.run / "best.pt", tones, tmp_path / "x.onnx", cache=tones.parent / "cache")
+    rows = re.findall(r"^\| (?:entropy|vacuity) \|.*$", (tmp_path / "x.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) == 6
+    assert all(row.endswith("| – |") for row in rows)
 
 
 def test_the_cards_confusions_are_those_of_the_test_split(exported: Exported, tones: Path) -> None:

@@ -128,6 +128,7 @@ def test_recordings_are_faded_at_both_ends() -> None:
 
 
 @given(st.integers(1, 5))
+@settings(deadline=None)
 def test_the_shortest_recordings_survive_their_fades(n: int) -> None:
     (faded,) = joined([np.ones(n, np.float32)])
     assert faded.shape == (n,)
@@ -167,6 +168,7 @@ def test_the_bounds_of_a_word_are_found_in_noise() -> None:
 
 
 @given(st.integers(0, 3000), st.sampled_from([0.0, 1e-9, 0.1]))
+@settings(deadline=None)
 def test_bounds_are_within_the_clip(n: int, level: float) -> None:
     start, end = speech_bounds(noise(n / SAMPLE_RATE, level))
     assert 0 <= start <= end <= n

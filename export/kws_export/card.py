@@ -17,6 +17,7 @@ def model_card(
     size: int,
     test: Scored,
     observed: Mapping[str, tuple[OperatingPoint, ...]],
+    other_words: Mapping[str, tuple[float, ...]],
     command: str,
 ) -> str:
     """Write the card.
@@ -27,6 +28,8 @@ def model_card(
     size : of the file, in bytes.
     test : the file's answers on the test split.
     observed : what the file's thresholds give on the test split.
+    other_words : score → which share of clips of words outside the list each threshold withholds; empty where there
+        are no such clips.
     command : what rebuilds the file and this card.
     """
     m, t = metadata, metadata.training
@@ -67,9 +70,11 @@ def model_card(
             "Thresholds are chosen on the validation split: the largest coverage whose accepted accuracy reaches the "
             f"target. What they give on the test split is beside it. The score used by default is **{m.score}**.",
             "",
-            _operating_points(m, observed),
+            _operating_points(m, observed, other_words),
             "",
-            "A target is what validation showed, not a guarantee: compare the two columns of accepted accuracy.",
+            "A target is what validation showed, not a guarantee: compare the two columns of accepted accuracy. Other "
+            "words are those of the data set that the model does not know; every answer to one of them is wrong, so "
+            "the more is withheld the better.",
             "",
             "## Confusions on the test split",
             "",
@@ -90,17 +95,22 @@ def model_card(
     )
 
 
-def _operating_points(m: Metadata, observed: Mapping[str, tuple[OperatingPoint, ...]]) -> str:
+def _operating_points(
+    m: Metadata,
+    observed: Mapping[str, tuple[OperatingPoint, ...]],
+    other_words: Mapping[str, tuple[float, ...]],
+) -> str:
     head = ["score", "target", "threshold", "validation: accepted", "coverage", "test: accepted", "coverage", "total"]
-    rows = [
-        [
-            score, _percent(chosen.target, 1), f"{chosen.threshold:.5g}",
-            _percent(chosen.accepted_accuracy), _percent(chosen.coverage),
-            _percent(seen.accepted_accuracy), _percent(seen.coverage), _percent(seen.total_accuracy),
-        ]
-        for score, points in m.thresholds.items()
-        for chosen, seen in zip(points, observed[score], strict=True)
-    ]  # fmt: skip
+    head.append("other words withheld")
+    rows = []
+    for score, points in m.thresholds.items():
+        withheld = other_words.get(score, [None] * len(points))
+        for chosen, seen, others in zip(points, observed[score], withheld, strict=True):
+            shares = (
+                chosen.accepted_accuracy, chosen.coverage,
+                seen.accepted_accuracy, seen.coverage, seen.total_accuracy, others,
+            )  # fmt: skip
+            rows.append([score, _percent(chosen.target, 1), f"{chosen.threshold:.5g}", *map(_percent, shares)])
     return _table(head, rows)
 
 

@@ -2,7 +2,6 @@
 
 import math
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -202,7 +201,7 @@ def inspect(file: Path) -> None:
 
 @contextmanager
 def _epoch_bar(shown: bool) -> Iterator[ProgressCallback]:
-    """A bar of the epoch's steps on a terminal; nothing in a log file."""
+    """On a terminal, a bar of an epoch's steps, gone at the epoch's end to make room for its line; else nothing."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -210,9 +209,21 @@ def _epoch_bar(shown: bool) -> Iterator[ProgressCallback]:
     if not (shown and console.is_terminal):
         yield lambda step, steps, loss: None
         return
-    # Lines above the bar belong to the terminal; where they go to a file, rich must not draw them to itself.
-    with Progress(console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
-        task = bar.add_task("")
-        yield lambda step, steps, loss: bar.update(
-            task, completed=step, total=steps, description=f"step {step}/{steps}, loss {loss:.3f}"
-        )
+    bar: Progress | None = None
+
+    def progress(step: int, steps: int, loss: float) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = Progress(console=console, transient=True)
+            bar.add_task("", total=steps)
+            bar.start()
+        bar.update(bar.task_ids[0], completed=step, description=f"step {step}/{steps}, loss {loss:.3f}")
+        if step == steps:
+            bar.stop()
+            bar = None
+
+    try:
+        yield progress
+    finally:
+        if bar:
+            bar.stop()

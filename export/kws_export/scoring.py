@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge import evidence
-from kws_edge.abstention import OperatingPoint, evaluate, operating_point
+from kws_edge.abstention import OperatingPoint, evaluate, operating_point, withheld
 from kws_edge.metadata import SCORES, Score
 from kws_edge.model import KeywordModel
 from kws_export.metrics import accuracy_interval
@@ -90,5 +90,13 @@ def observe(thresholds: Thresholds, scored: Scored) -> Thresholds:
     """What those thresholds give on other clips, such as the test split."""
     return {
         score: tuple(evaluate(scored.correct, scored.score(score), p.threshold, p.target) for p in thresholds[score])
+        for score in SCORES
+    }
+
+
+def withheld_shares(thresholds: Thresholds, scored: Scored) -> dict[str, tuple[float, ...]]:
+    """Which share of clips each threshold withholds; for clips that hold no word of the model, more is better."""
+    return {
+        score: tuple(float(withheld(scored.score(score), p.threshold).mean()) for p in thresholds[score])
         for score in SCORES
     }

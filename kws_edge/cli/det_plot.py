@@ -11,7 +11,7 @@ from kws_edge.errors import SettingError
 if TYPE_CHECKING:
     from kws_edge.calibration import Point
 
-_WIDTH, _HEIGHT = 640, 440
+_WIDTH, _HEIGHT = 660, 440
 _LEFT, _TOP, _RIGHT, _BOTTOM = 70, 20, 620, 380
 _LEAST: Final = 0.1
 """False accepts per hour; fewer, and none, are drawn here, since 0 has no place on a logarithmic axis."""
@@ -32,7 +32,7 @@ def det_plot(curve: Sequence["Point"], chosen: "Point", limit: float, path: Path
     """
     check_name(path)
     decades = max(2, math.ceil(math.log10(max(*(p.false_accepts_per_hour for p in curve), limit, _LEAST) / _LEAST)))
-    highest = max(p.miss_rate for p in curve) or 1.0
+    highest = math.ceil(10 * max(*(p.miss_rate for p in curve), 0.1)) / 10
 
     def x(per_hour: float) -> float:
         return _LEFT + math.log10(max(per_hour, _LEAST) / _LEAST) / decades * (_RIGHT - _LEFT)

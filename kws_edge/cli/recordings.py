@@ -75,8 +75,8 @@ def spoken(folder: Path, listed: Path | None) -> list[tuple[str, Path]]:
         if _is_audio(path) and not path.parent.name.startswith("_")
     ]
     if listed:
-        lines = listed.read_text(encoding="utf-8").split()
-        names = {str(PurePosixPath(line).with_suffix("")) for line in lines}
+        lines = listed.read_text(encoding="utf-8", errors="replace").splitlines()
+        names = {str(PurePosixPath(line.strip()).with_suffix("")) for line in lines if line.strip()}
         clips = [(word, path) for word, path in clips if f"{word}/{path.stem}" in names]
     if not clips:
         within = f" that {listed} names" if listed else ""

@@ -1,0 +1,232 @@
+"""Load on `kws-edge serve`, over the loopback: requests a second, latencies, live streams, memory.
+
+    apt-get install wrk
+    python bench/load.py [--model models/softmax.onnx] [--seconds 5] [--clients 1,4,16,64] [--streams 25,50,100,200]
+
+Clips: wrk posts a one-second WAV over and over, with and without micro-batching, while /health/live is asked 20 times a
+second. "Direct" is a loop over `classify_batch` with a decoded clip, in one thread and process. Streams: each sends 0.1 s
+every 0.1 s of sound that the network has to look at; one in ten asks for its posteriors, and the lag is the time from
+sending the last sample of a hop to hearing of it. A stream keeps up where the lag stays under half a second. "Per core"
+counts the server's own CPU time, which neighbours distort less than the clock on the wall; whatever generates the load
+shares the machine. The table is printed and written to bench/results/load.json.
+"""
+
+import argparse
+import asyncio
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import soundfile
+from websockets.asyncio.client import connect
+
+from kws_edge import KeywordModel
+
+RESULTS = Path(__file__).parent / "results" / "load.json"
+LUA = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "audio/wav"
+local file = io.open("{clip}", "rb")
+wrk.body = file:read("*a")
+function done(summary, latency)
+  io.write(string.format('{{"requests": %d, "microseconds": %d, "errors": %d, "p50": %d, "p95": %d, "p99": %d}}',
+    summary.requests, summary.duration,
+    summary.errors.status + summary.errors.connect + summary.errors.read + summary.errors.timeout,
+    latency:percentile(50), latency:percentile(95), latency:percentile(99)))
+end
+"""
+FOLLOWS = 0.5  # s of lag with which a stream still follows
+
+
+@dataclass
+class Server:
+    """A server that runs as a process of its own."""
+
+    url: str
+    pid: int
+
+    def cpu(self) -> float:
+        """Seconds of CPU time so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """Resident megabytes."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@contextmanager
+def server(model: Path, **settings: object) -> Iterator[Server]:
+    flags = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    code = "from kws_edge.cli import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--models", str(model), "--port", "0", *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    try:
+        lines = (json.loads(line) for line in process.stderr)
+        url = next(line["url"] for line in lines if line["message"] == "listening")
+        threading.Thread(target=lambda: [None for _ in process.stderr], daemon=True).start()  # or the pipe fills
+        while True:
+            try:
+                httpx.get(f"{url}/health/live")
+                break
+            except httpx.ConnectError:
+                time.sleep(0.05)
+        yield Server(url, process.pid)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def word() -> np.ndarray:
+    """A second of sound, float32 [16000]: noise in the rhythm of speech, which costs what a word costs."""
+    rng = np.random.default_rng(0)
+    return (rng.normal(0, 0.1, 16_000) * (0.6 + 0.4 * np.sin(np.arange(16_000) / 800))).astype(np.float32)
+
+
+def direct(model: Path, seconds: float) -> dict[str, float]:
+    loaded, clip = KeywordModel.load(model), word()[np.newaxis]
+    loaded.classify_batch(clip)
+    runs, wall, cpu = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - wall < seconds:
+        loaded.classify_batch(clip)
+        runs += 1
+    return {
+        "per_second": round(runs / (time.perf_counter() - wall), 1),
+        "per_core": round(runs / (time.process_time() - cpu), 1),
+    }
+
+
+def clips(running: Server, clients: int, seconds: float) -> dict[str, float]:
+    file = io.BytesIO()
+    soundfile.write(file, word(), 16_000, format="WAV", subtype="PCM_16")
+    health: list[float] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=running.url) as client:
+            while not done.is_set():
+                began = time.perf_counter()
+                client.get("/health/live").raise_for_status()
+                health.append(time.perf_counter() - began)
+                time.sleep(0.05)
+
+    with tempfile.TemporaryDirectory() as folder:
+        clip, script = Path(folder) / "clip.wav", Path(folder) / "post.lua"
+        clip.write_bytes(file.getvalue())
+        script.write_text(LUA.format(clip=clip))
+        asking = threading.Thread(target=ask)
+        cpu = running.cpu()
+        asking.start()
+        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds:g}s", "-s", str(script), f"{running.url}/v1/classify"]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        cpu = running.cpu() - cpu
+        done.set()
+        asking.join()
+    found = json.loads(output[output.index("{") :])
+    return {
+        "clients": clients,
+        "per_second": round(found["requests"] / found["microseconds"] * 1e6, 1),
+        "per_core": round(found["requests"] / cpu, 1),
+        **{f"{p}_ms": round(found[p] / 1e3, 1) for p in ("p50", "p95", "p99")},
+        "errors": found["errors"],
+        "health_p99_ms": round(1e3 * float(np.quantile(health, 0.99)), 1),
+        "memory_mb": round(running.memory()),
+    }
+
+
+async def streams(running: Server, count: int, seconds: float) -> dict[str, float]:
+    sound = (np.tile(word(), 2) * 32767).astype("<i2")
+    lags: list[float] = []
+    ended = 0
+
+    async def one(i: int) -> None:
+        nonlocal ended
+        probe = i % 10 == 0
+        url = f"{running.url.replace('http', 'ws')}/v1/stream?posteriors={str(probe).lower()}"
+        async with connect(url, compression=None) as socket:
+            sent: dict[int, float] = {}
+
+            async def read() -> None:
+                async for text in socket:
+                    message = json.loads(text)
+                    if message["type"] == "hop":
+                        lags.append(time.monotonic() - sent.pop(round(message["time"] * 10)))
+
+            reader = asyncio.create_task(read())
+            start = time.monotonic() + (i % 100) / 1000  # clients are not in step
+            for k in range(round(seconds * 10)):
+                await asyncio.sleep(max(0.0, start + k / 10 - time.monotonic()))
+                sent[k + 1] = time.monotonic()
+                await socket.send(sound[k % 10 * 1600 :][:1600].tobytes())
+            if reader.done():
+                ended += 1
+            reader.cancel()
+
+    cpu, wall = running.cpu(), time.monotonic()
+    await asyncio.gather(*(one(i) for i in range(count)))
+    cpu, wall = running.cpu() - cpu, time.monotonic() - wall
+    p50, p99 = np.quantile(lags, [0.5, 0.99])
+    return {
+        "streams": count,
+        "lag_p50_ms": round(1e3 * float(p50), 1),
+        "lag_p99_ms": round(1e3 * float(p99), 1),
+        "follows": bool(p99 < FOLLOWS and not ended),
+        "cores": round(cpu / wall, 2),
+        "streams_per_core": round(count * seconds / cpu),
+        "memory_mb": round(running.memory()),
+    }
+
+
+def table(title: str, rows: list[dict[str, Any]]) -> None:
+    print(f"\n{title}")
+    print("  ".join(f"{name:>13}" for name in rows[0]))
+    for row in rows:
+        print("  ".join(f"{value!s:>13}" for value in row.values()), flush=True)
+
+
+def main() -> None:
+    numbers = lambda text: [int(n) for n in text.split(",")]  # noqa: E731
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path(__file__).parent.parent / "models" / "softmax.onnx")
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--clients", type=numbers, default=[1, 4, 16, 64])
+    parser.add_argument("--streams", type=numbers, default=[25, 50, 100, 200])
+    given = parser.parse_args()
+
+    result: dict[str, Any] = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}",
+        "python": platform.python_version(),
+        "seconds": given.seconds,
+        "direct": direct(given.model, given.seconds),
+    }
+    table("Direct", [result["direct"]])
+    for name, batch in (("batched", 16), ("one by one", 1)):
+        with server(given.model, max_batch=batch, max_queue=128) as running:
+            result[name] = [clips(running, clients, given.seconds) for clients in given.clients]
+            time.sleep(1)
+            result[name][-1]["memory_after_mb"] = round(running.memory())
+        table(f"Clips, {name}", result[name])
+    with server(given.model, max_streams=1000, max_client_streams=1000) as running:
+        result["streams"] = [asyncio.run(streams(running, count, given.seconds)) for count in given.streams]
+    table("Streams", result["streams"])
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

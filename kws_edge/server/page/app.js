@@ -1,0 +1,122 @@
+// The page: what the controls do.
+
+import { Microphone } from "./microphone.js";
+import { Problem, Stream, classify, models, useKey } from "./server.js";
+import * as view from "./view.js";
+
+const $ = (id) => document.getElementById(id);
+const STATES = { warming_up: "Warming up: it needs one second.", silence: "Listening: silence.", listening: "Listening: there is sound." };
+
+let known = []; // what the server has
+let showBars = () => {};
+let session = null; // { microphone, stream } while it listens
+
+const model = () => known.find(({ name }) => name === $("model").value);
+
+function fail(error) {
+  const unknown = error instanceof Problem && error.code === "unauthorized";
+  $("key-form").hidden = !unknown;
+  view.problem(unknown ? "This server asks for an API key." : error.message);
+}
+
+async function load() {
+  try {
+    known = await models();
+  } catch (error) {
+    return fail(error);
+  }
+  view.problem("");
+  $("key-form").hidden = true;
+  $("model").replaceChildren(...known.map(({ name }) => new Option(name, name)));
+  choose();
+}
+
+function choose() {
+  showBars = view.bars(model().labels);
+  view.uncertainty("entropy", null, null);
+  view.uncertainty("vacuity", null, null);
+}
+
+async function start() {
+  view.problem("");
+  $("microphone").disabled = true;
+  const opened = {};
+  let thresholds = {};
+  const end = (why) => {
+    if (session !== opened) return;
+    stop();
+    view.problem(why);
+  };
+  try {
+    opened.microphone = await Microphone.open((chunk) => opened.stream?.send(chunk), end);
+    opened.stream = new Stream($("model").value, (message) => {
+      if (message.type === "hello") thresholds = message.thresholds;
+      if (message.type === "event") view.heard(message);
+      if (message.type === "hop") hop(message, thresholds);
+    }, end);
+    session = opened;
+    view.listening(true);
+    view.state("Connecting.");
+  } catch (error) {
+    fail(error);
+  } finally {
+    $("microphone").disabled = false;
+  }
+}
+
+function hop({ state, level, probability, entropy, vacuity }, thresholds) {
+  view.state(STATES[state]);
+  view.level(level);
+  view.uncertainty("entropy", entropy, thresholds.entropy);
+  view.uncertainty("vacuity", vacuity, thresholds.vacuity);
+  showBars(probability);
+}
+
+function stop() {
+  session.stream.close();
+  session.microphone.close();
+  session = null;
+  view.listening(false);
+  view.state("The microphone is off.");
+}
+
+async function answerFiles(files) {
+  for (const file of files) {
+    try {
+      const result = await classify(file, $("model").value);
+      view.classified(file.name, result);
+      if (session) continue; // the bars are live
+      const sum = result.alpha.reduce((a, b) => a + b);
+      showBars(result.alpha.map((a) => a / sum));
+      for (const name of ["entropy", "vacuity"]) {
+        view.uncertainty(name, result[name], name === result.score ? result.threshold : null);
+      }
+    } catch (error) {
+      if (error instanceof Problem && error.code !== "unauthorized") view.refused(error.message);
+      else fail(error);
+    }
+  }
+}
+
+$("microphone").addEventListener("click", () => (session ? stop() : start()));
+$("model").addEventListener("change", () => {
+  if (session) stop();
+  choose();
+});
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useKey($("key").value);
+  load();
+});
+$("file").addEventListener("change", async () => {
+  await answerFiles([...$("file").files]);
+  $("file").value = "";
+});
+for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
+  $("drop").addEventListener(kind, (event) => {
+    event.preventDefault();
+    $("drop").classList.toggle("over", kind === "dragenter" || kind === "dragover");
+    if (kind === "drop") answerFiles([...event.dataTransfer.files]);
+  });
+}
+load();

@@ -1,0 +1,68 @@
+// The server's API, as README and /openapi.json describe it.
+
+let key = "";
+
+export class Problem extends Error {
+  constructor(problem) {
+    super(problem.detail);
+    this.code = problem.type.split(":").pop();
+  }
+}
+
+export function useKey(text) {
+  key = text;
+}
+
+async function call(path, options = {}) {
+  const response = await fetch(path, { ...options, headers: key ? { Authorization: `Bearer ${key}` } : {} });
+  const body = await response.json();
+  if (!response.ok) throw new Problem(body);
+  return body;
+}
+
+export async function models() {
+  return (await call("v1/models")).models;
+}
+
+export function classify(file, model) {
+  const form = new FormData();
+  form.append("file", file);
+  return call(`v1/classify?${new URLSearchParams({ model })}`, { method: "POST", body: form });
+}
+
+// A stream: `onMessage` gets each message of the server, `onEnd` a text that says why it ended, or "" where we ended it.
+export class Stream {
+  constructor(model, onMessage, onEnd) {
+    const url = new URL(`v1/stream?${new URLSearchParams({ model, posteriors: true })}`, document.baseURI);
+    url.protocol = url.protocol.replace("http", "ws");
+    this.socket = new WebSocket(url, key ? ["kws-edge", `kws-edge.key.${key}`] : ["kws-edge"]);
+    this.closing = false;
+    let said = "";
+    this.socket.onmessage = ({ data }) => {
+      const message = JSON.parse(data);
+      if (message.type === "error") said = message.problem.detail;
+      else onMessage(message);
+    };
+    this.socket.onclose = ({ code }) => {
+      const reasons = { 1006: "The connection was lost.", 1012: "The server is restarting." };
+      onEnd(this.closing ? "" : said || reasons[code] || `The server ended the stream (${code}).`);
+    };
+  }
+
+  // Sends a chunk; where the network is too slow, it is left out and the server told of the gap.
+  send(chunk) {
+    if (this.socket.readyState !== WebSocket.OPEN) return;
+    if (this.socket.bufferedAmount > 20 * chunk.byteLength) {
+      this.lost = (this.lost ?? 0) + chunk.byteLength / 2;
+      return;
+    }
+    if (this.lost) this.socket.send(JSON.stringify({ type: "gap", samples: this.lost }));
+    this.lost = 0;
+    this.socket.send(chunk);
+  }
+
+  close() {
+    this.closing = true;
+    this.socket.close(1000);
+  }
+}
