@@ -3,12 +3,12 @@
     apt-get install wrk
     python bench/load.py [--model models/softmax.onnx] [--seconds 5] [--clients 1,4,16,64] [--streams 25,50,100,200]
 
-Clips: wrk posts a one-second WAV over and over, with and without micro-batching, while /health/live is asked 20 times a
-second. "Direct" is a loop over `classify_batch` with a decoded clip, in one thread and process. Streams: each sends 0.1 s
-every 0.1 s of sound that the network has to look at; one in ten asks for its posteriors, and the lag is the time from
-sending the last sample of a hop to hearing of it. A stream keeps up where the lag stays under half a second. "Per core"
-counts the server's own CPU time, which neighbours distort less than the clock on the wall; whatever generates the load
-shares the machine. The table is printed and written to bench/results/load.json.
+Clips: wrk posts a one-second WAV over and over, with and without micro-batching, while /health/live is asked 20 times
+a second. "Direct" is a loop over `classify_batch` with a decoded clip, in one thread and process. Streams: each sends
+0.1 s every 0.1 s of sound that the network has to look at; one in ten asks for its posteriors, and the lag is the time
+from sending the last sample of a hop to hearing of it. "Per core" counts the server's own CPU time, which neighbours
+distort less than the clock on the wall; whatever generates the load shares the machine. The tables are printed and
+written to bench/results/load.json.
 """
 
 import argparse

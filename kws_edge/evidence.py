@@ -18,7 +18,9 @@ Array = npt.NDArray[Any]
 """A float array; results have the floating dtype of what was given (float64 for integers)."""
 
 LOGIT_LIMIT = 80.0
-"""Logits are clamped to ±80: e^80 · K and its reciprocal are both finite, normal float32 numbers for K up to 6000."""
+"""Logits are clamped from below at -80, and from above at 80 where τ is exp: then e and K · e^80 are finite, normal
+float32 numbers for K up to 6000. Softplus grows with its logit, not exponentially, and needs no upper clamp; one at 80
+would cap p̂ itself at 81/100 for K = 20."""
 
 
 def softplus(x: npt.ArrayLike) -> Array:
@@ -32,9 +34,9 @@ def softplus(x: npt.ArrayLike) -> Array:
 
 
 def evidence(logits: npt.ArrayLike, variant: Variant) -> Array:
-    """e = τ(z), with z clamped to ±LOGIT_LIMIT so that e is finite and positive. [..., K] → [..., K]."""
-    z = np.clip(np.asarray(logits), -LOGIT_LIMIT, LOGIT_LIMIT)
-    return np.exp(z) if variant.activation == "exp" else softplus(z)
+    """e = τ(z), with z clamped as LOGIT_LIMIT says so that e is finite and positive. [..., K] → [..., K]."""
+    z = np.maximum(np.asarray(logits), -LOGIT_LIMIT)
+    return np.exp(np.minimum(z, LOGIT_LIMIT)) if variant.activation == "exp" else softplus(z)
 
 
 def alpha(logits: npt.ArrayLike, variant: Variant) -> Array:

@@ -157,3 +157,12 @@ def test_the_limit_leaves_a_sum_of_six_thousand_classes_finite_in_single_precisi
 
 def test_integer_logits_give_double_precision(variant: Variant) -> None:
     assert alpha([1, 2, 3], variant).dtype == np.float64
+
+
+def test_softplus_evidence_is_not_capped() -> None:
+    # A cap on the logit would cap p̂: at 80, with K = 20 and α = e + 1, no word could be surer than 81/100.
+    z = np.zeros((1, 20))
+    z[0, 3] = 2000.0
+    a = alpha(z, VARIANTS["plugin_ce"])
+    assert a[0, 3] == 2001
+    assert probability(a)[0, 3] > 0.98

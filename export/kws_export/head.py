@@ -21,9 +21,9 @@ class HeadOutputs(NamedTuple):
 
 def evidential_head(logits: Tensor, variant: Variant) -> HeadOutputs:
     """Logits to the four outputs of the contract. float32 [B, K] → HeadOutputs. Formulas: kws_edge.evidence."""
-    z = logits.float().clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
+    z = logits.float().clamp_min(-LOGIT_LIMIT)
     if variant.activation == "exp":
-        evidence = z.exp()
+        evidence = z.clamp_max(LOGIT_LIMIT).exp()
     else:
         u = torch.exp(-z.abs())
         evidence = z.clamp_min(0) + 2 * torch.atanh(u / (2 + u))

@@ -25,13 +25,14 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def evidence(logits: Tensor, variant: Variant) -> Tensor:
-    """e = τ(z) with z clamped to ±LOGIT_LIMIT. Floating [B, K] → float64 [B, K], finite and above 0.
+    """e = τ(z) with z clamped as `kws_edge.evidence` does. Floating [B, K] → float64 [B, K], finite and above 0.
 
     The clamp acts on the value only: the gradient passes as if z were at the limit, so a logit that has run away is
     still pulled back. Equals `kws_edge.evidence.evidence`.
     """
     z = logits.double()
-    z = z.detach().clamp(-LOGIT_LIMIT, LOGIT_LIMIT) + (z - z.detach())
+    highest = LOGIT_LIMIT if variant.activation == "exp" else None
+    z = z.detach().clamp(-LOGIT_LIMIT, highest) + (z - z.detach())
     # With the default threshold torch returns x itself above 20, which is only good to float32.
     return z.exp() if variant.activation == "exp" else softplus(z, threshold=LOGIT_LIMIT)
 

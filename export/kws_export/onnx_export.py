@@ -143,8 +143,10 @@ def _conv(g: _Graph, x: str, conv: Conv, name: str, *, residual: str | None = No
 
 def _head(g: _Graph, logits: str, variant: Variant, K: int) -> None:
     """The formulas of kws_edge.evidence, in the same order."""
-    low, high = g.weight("logit_low", -LOGIT_LIMIT), g.weight("logit_high", LOGIT_LIMIT)
-    z = g.add("Clip", logits, low, high, name="logits_clamped")
+    bounds = [g.weight("logit_low", -LOGIT_LIMIT)]
+    if variant.activation == "exp":
+        bounds.append(g.weight("logit_high", LOGIT_LIMIT))
+    z = g.add("Clip", logits, *bounds, name="logits_clamped")
     if variant.activation == "exp":
         evidence = g.add("Exp", z, name="evidence_exp")
     else:

@@ -3,6 +3,7 @@
 import json
 import platform
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import onnxruntime
@@ -94,21 +95,32 @@ ScoreName = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
 class Question:
-    """The parameters of a classification, checked against the model before any of the body is read."""
+    """What is asked about each file."""
 
-    def __init__(
-        self, request: Request, model: ModelName = None, target: Target = DEFAULT_TARGET, score: ScoreName = None
-    ) -> None:
-        """Raises SettingError for a model that is not served, or a target that it was not calibrated for."""
-        service = Service.of(request)
-        self.model = service.default_model if model is None else service.model(model)
-        self.model.metadata.threshold(score or self.model.metadata.score, target)
-        self.target, self.score = target, score
+    model: KeywordModel
+    target: float
+    score: schemas.Score | None
 
     def about(self, name: str, body: bytes) -> Clip:
         """The question about one file."""
         return Clip(name or "audio", body, self.model, self.target, self.score)
+
+
+async def asked(
+    request: Request, model: ModelName = None, target: Target = DEFAULT_TARGET, score: ScoreName = None
+) -> Question:
+    """The parameters of a classification, checked before any of the body is read.
+
+    Raises
+    ------
+    SettingError : the model is not served, or not calibrated for this target.
+    """
+    service = Service.of(request)
+    chosen = service.default_model if model is None else service.model(model)
+    chosen.metadata.threshold(score or chosen.metadata.score, target)
+    return Question(chosen, target, score)
 
 
 async def uploading(request: Request, client: Client) -> AsyncIterator[None]:
@@ -131,7 +143,7 @@ async def uploading(request: Request, client: Client) -> AsyncIterator[None]:
     ),
     openapi_extra=_file_body("A form with one file, or the file itself with its content type.", _ONE_FILE, raw=True),
 )
-async def classify(request: Request, question: Annotated[Question, Depends()]) -> schemas.Classified:
+async def classify(request: Request, question: Annotated[Question, Depends(asked)]) -> schemas.Classified:
     """Name the word in a clip, or abstain and say why.
 
     The clip is a WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF file at any sample rate. In one longer than 1.3 s
@@ -159,7 +171,7 @@ async def classify(request: Request, question: Annotated[Question, Depends()]) -
     ),
     openapi_extra=_file_body("A form with files, each in a field `files`.", _FILES, raw=False),
 )
-async def classify_batch(request: Request, question: Annotated[Question, Depends()]) -> schemas.Batch:
+async def classify_batch(request: Request, question: Annotated[Question, Depends(asked)]) -> schemas.Batch:
     """Classify several clips in one request; what is wrong with one of them does not stop the others."""
     kind = _content_type(request)
     if kind != FORM:
