@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 
-from kws_edge.server.app import create_app
+from kws_edge.server.app import Server
 from kws_edge.server.settings import Settings
 
 
@@ -21,15 +20,10 @@ def live_server(*models: Path, send_buffer: int = 0, **settings: Any) -> Iterato
 
     A `send_buffer` in bytes is for tests of readers that are too slow, which would take long to fill the usual one.
     """
-    made = Settings.load(models=tuple(map(str, models)), **settings)
-    app = create_app(made)
+    server = Server(Settings.load(models=tuple(map(str, models)), **settings))
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, ws_max_size=made.max_message, timeout_graceful_shutdown=5
-    )
-    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([sock],))
     thread.start()
     try:

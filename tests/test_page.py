@@ -1,6 +1,9 @@
 """The page in a real Chromium, whose microphone is a recording: it listens, answers, explains, and keeps to itself."""
 
+import base64
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,7 +17,7 @@ from live_server import live_server
 from test_server import tone, wav
 from test_server_limits import KEY
 from test_server_stream import speech
-from tiny_model import TONES, save
+from tiny_model import LABELS, METADATA, TONES, save
 
 GET_USER_MEDIA = "navigator.mediaDevices.getUserMedia"
 CLICK = "document.querySelector('#microphone').click()"
@@ -133,7 +136,7 @@ def test_a_server_that_goes_away_is_said(path: Path, browser: Page) -> None:
         browser.js(CLICK)
         browser.wait("document.querySelector('#state').innerText.startsWith('Listening')", 30)
     browser.wait("!document.querySelector('#problem').hidden")
-    assert browser.text("#problem") == "The server is restarting."
+    assert browser.text("#problem") == "the server stops; connect again"
     assert browser.text("#microphone") == "Start listening"
 
 
@@ -225,3 +228,78 @@ def test_the_model_can_be_chosen(path: Path, browser: Page, tmp_path: Path) -> N
         browser.wait("document.querySelectorAll('#answers li').length === 1")
         assert any("model=other" in url for url in browser.requests)
         assert browser.text("#answers .word") == "low"
+
+
+# The mode that runs in the browser
+
+
+@pytest.fixture(scope="module")
+def in_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A server whose page has onnxruntime-web, and a network with random weights, with and without its front end."""
+    runtime = os.environ.get("KWS_EDGE_ORT_WEB")
+    if not runtime:
+        pytest.skip("needs onnxruntime-web: npm pack onnxruntime-web, and KWS_EDGE_ORT_WEB set to its dist folder")
+    import torch
+
+    from kws_export.network import MatchboxNet
+    from kws_export.onnx_export import build_model, save_model
+
+    torch.manual_seed(0)
+    network, folder = MatchboxNet(len(LABELS)), tmp_path_factory.mktemp("browser")
+    for name in ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"):
+        shutil.copy(Path(runtime) / name, folder)
+    save_model(build_model(network, METADATA, with_front_end=True), folder / "tiny.onnx")
+    save_model(build_model(network, METADATA), folder / "served.onnx")
+    with live_server(folder / "served.onnx", browser=folder) as client:
+        yield client
+
+
+def test_both_modes_give_the_same_answer(in_browser: httpx.Client, browser: Page) -> None:
+    rng = np.random.default_rng(5)
+    stereo = np.stack([np.zeros(16_000), tone(TONES["high"])], axis=1)
+    clips = {
+        "a word": wav(tone(TONES["low"])),
+        "noise": wav(rng.normal(0, 0.1, 16_000)),
+        "short": wav(tone(TONES["mid"], 0.3)),
+        "the longest window": wav(rng.normal(0, 0.1, 20_879)),
+        "long": wav(np.concatenate([tone(TONES["mid"]), rng.normal(0, 0.1, 30_001)])),
+        "right channel only": wav(stereo),
+        "silence": wav(np.zeros(16_000)),
+    }
+    browser.open(str(in_browser.base_url))
+    for name, clip in clips.items():
+        expected = in_browser.post("/v1/classify", content=clip, headers={"Content-Type": "audio/wav"}).json()
+        found = browser.js(
+            f"""import("/page/local.js").then(({{ classify }}) => {{
+                const bytes = Uint8Array.from(atob({base64.b64encode(clip).decode()!r}), (c) => c.charCodeAt(0));
+                return classify(new File([bytes], "clip.wav"), "tiny");
+            }})"""
+        )
+        for field in ("label", "guess", "reason", "score", "threshold"):
+            assert found[field] == expected[field], name
+        for field in ("start", "end", "seconds", "probability", "entropy"):
+            assert found[field] == pytest.approx(expected[field], abs=1e-3), name
+        if expected["guess"]:
+            assert found["alpha"] == pytest.approx(expected["alpha"], rel=1e-3), name
+
+
+def test_in_the_browser_no_audio_leaves_the_machine(in_browser: httpx.Client, browser: Page, tmp_path: Path) -> None:
+    browser.complaints.clear()
+    browser.open(str(in_browser.base_url))
+    browser.js("document.querySelector('#local').click()")
+    assert "audio stays on this machine" in browser.text("footer")
+    browser.requests.clear()
+    (tmp_path / "clip.wav").write_bytes(wav(tone(TONES["low"])))
+    browser.upload("#file", tmp_path / "clip.wav")
+    browser.wait("document.querySelectorAll('#answers li').length === 1")
+    browser.js(CLICK)
+    browser.wait("document.querySelector('#state').innerText.startsWith('Listening')")
+    browser.js(CLICK)
+    paths = {urlsplit(url).path for url in browser.requests}
+    assert "/browser/tiny.onnx" in paths
+    assert not any(path.startswith(("/v1/classify", "/v1/stream")) for path in paths)
+    assert browser.complaints == []
+
+
+def test_without_the_runtime_the_mode_is_not_offered(page: Page) -> None:
+    assert page.js("document.querySelector('#local-label').hidden")

@@ -1,5 +1,6 @@
 """The REST routes: answers, their agreement with the package, malformed audio over HTTP, the OpenAPI description."""
 
+import asyncio
 import io
 import json
 import re
@@ -20,6 +21,8 @@ from tiny_model import LABELS, TONES, save
 
 from kws_edge import KeywordModel
 from kws_edge.server import schemas
+from kws_edge.server.app import create_app
+from kws_edge.server.settings import Settings
 
 WAV = {"Content-Type": "audio/wav"}
 
@@ -343,6 +346,7 @@ def test_the_models_are_listed_with_what_can_be_asked_of_them(server: httpx.Clie
         "score": "entropy",
         "targets": {"entropy": [0.99, 0.995, 0.999], "vacuity": [0.995]},
         "provider": "cpu",
+        "in_browser": False,
     }
 
 
@@ -413,3 +417,15 @@ def test_whatever_comes_is_answered_as_described(path: Path) -> None:
 def test_the_description_says_how_a_clip_can_be_sent(openapi: dict[str, Any]) -> None:
     body = openapi["paths"]["/v1/classify"]["post"]["requestBody"]["content"]
     assert set(body) == {"multipart/form-data", "audio/*", "application/octet-stream"}
+
+
+def test_a_server_that_was_told_to_stop_is_alive_but_not_ready(path: Path) -> None:
+    async def ask() -> tuple[httpx.Response, httpx.Response]:
+        app = create_app(Settings.load(models=(str(path),)))
+        app.state.service.stopping.set()
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            return await client.get("/health/live"), await client.get("/health/ready")
+
+    live, ready = asyncio.run(ask())
+    assert live.status_code == 200
+    problem(ready, 503, "not-ready")

@@ -16,12 +16,14 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from live_server import live_server
 from test_server import WAV, problem, tone, wav
 from tiny_model import TONES, save
 
+from kws_edge.cli import main
 from kws_edge.errors import SettingError
 from kws_edge.server.limits import Places, RateLimiter
 from kws_edge.server.problems import CODES, ProblemError
@@ -431,7 +433,28 @@ def test_no_log_line_holds_audio_or_keys(path: Path) -> None:
     headers = {**WAV, "X-API-Key": KEY}
     assert httpx.post(f"{server.url}/v1/classify", content=CLIP, headers=headers).status_code == 200
     httpx.get(f"{server.url}/v1/models", headers={"X-API-Key": "a wrong one"})
+    for url in ("/", "/v1/nothing", "/v1/stream"):
+        httpx.get(server.url + url, headers={"X-API-Key": KEY})
     server.process.terminate()
     lines = list(server.lines)
     assert any(json.loads(line)["message"] == "request" for line in lines)
     assert all(KEY not in line and "a wrong one" not in line and len(line) < 1000 for line in lines)
+
+
+def test_an_address_that_is_taken_is_refused_in_one_line(path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code = "from kws_edge.cli import main; main()"
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-c", code, "serve", "--models", str(path), "--port", port]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr.splitlines()[-1].startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")
+
+
+def test_a_flag_that_cannot_be_is_refused_in_one_line_and_every_setting_but_the_keys_is_a_flag() -> None:
+    refused = CliRunner().invoke(main, ["serve", "--max-body", "-1"])
+    assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
+    assert "max_body" in refused.output
+    text = CliRunner().invoke(main, ["serve", "--help"]).output
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')}" in text or name == "api_keys"

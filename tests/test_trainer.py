@@ -412,3 +412,21 @@ def test_predict_does_not_depend_on_the_size_of_its_parts() -> None:
     torch.manual_seed(0)
     model, features = MatchboxNet(3), torch.randn(10, 64, 128)
     torch.testing.assert_close(predict(model, features, batch=3), predict(model, features, batch=10))
+
+
+def test_a_second_stage_starts_from_the_weights_of_the_first(tones: Path, tmp_path: Path) -> None:
+    first = tone_words.trainer(tones, tmp_path / "first", tone_words.recipe(epochs=1))
+    tone_words.run(first)
+    start = str(tmp_path / "first" / "last.pt")
+    second = tone_words.trainer(tones, tmp_path / "second", tone_words.recipe(start=start))
+    saved = load_checkpoint(Path(start))["model"]
+    assert all(torch.equal(value, saved[name]) for name, value in second.model.state_dict().items())
+    assert second.epoch == 0
+
+
+def test_a_second_stage_on_another_network_is_refused(tones: Path, tmp_path: Path) -> None:
+    first = tone_words.trainer(tones, tmp_path / "first", tone_words.recipe(epochs=1))
+    tone_words.run(first)
+    recipe = tone_words.recipe(start=str(tmp_path / "first" / "last.pt"), repeat=2)
+    with pytest.raises(SettingError, match="repeat=1; expected 2"):
+        tone_words.trainer(tones, tmp_path / "second", recipe)

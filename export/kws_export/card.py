@@ -60,6 +60,7 @@ def model_card(
                     ["clips", ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())],
                     ["splits", "the data set's own lists; no speaker is in two of them"],
                     ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
+                    *([["started from", f"`{t['recipe']['start']}`"]] if t["recipe"]["start"] else []),
                     ["seed", str(t["seed"])],
                     *([["without words", str(t["negatives"])]] if t["negatives"] else []),
                 ],

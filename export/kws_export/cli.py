@@ -66,13 +66,13 @@ def train(
 
     \b
     A run of 40 epochs, into runs/softmax-1:
-      kws-export train --recipe export/recipes/softmax.toml --data speech_commands
+      kws-export train --recipe export/recipes/softmax-base.toml --data speech_commands
     The same in the background, a line an epoch in the log:
-      nohup kws-export train --recipe export/recipes/softmax.toml --data speech_commands > train.log &
+      nohup kws-export train --recipe export/recipes/softmax-base.toml --data speech_commands > train.log &
     Another seed, for the spread over seeds:
-      kws-export train --recipe export/recipes/softmax.toml --data speech_commands --seed 2
+      kws-export train --recipe export/recipes/softmax-base.toml --data speech_commands --seed 2
     Two processes that share each batch:
-      torchrun --nproc-per-node 2 -m kws_export train --recipe export/recipes/softmax.toml \\
+      torchrun --nproc-per-node 2 -m kws_export train --recipe export/recipes/softmax-base.toml \\
         --data speech_commands --threads 1
     """
     from dataclasses import replace

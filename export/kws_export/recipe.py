@@ -21,6 +21,8 @@ class Recipe:
     ----------
     name : of the run and of the model file that it becomes; no spaces or path separators.
     variant : one of the nine evidential variants.
+    start : the checkpoint whose weights the run starts from, such as runs/softmax-base-1/best.pt: a second stage of
+        the same network on the same words. Empty for random weights.
     labels : the words, in the order of the outputs; empty for every word with more than `min_clips` training clips.
     min_clips : see `labels`.
     repeat : R of MatchboxNet-3xRx64.
@@ -36,6 +38,7 @@ class Recipe:
 
     name: str
     variant: str
+    start: str = ""
     labels: tuple[str, ...] = ()
     min_clips: int = 300
     repeat: int = 1

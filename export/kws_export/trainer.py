@@ -153,6 +153,8 @@ class Trainer:
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
         if (folder / "last.pt").exists():
             self._resume()
+        elif recipe.start:
+            self._take_weights(Path(recipe.start))
 
     def run(self, progress: Callable[[int, int, float], None], report: Callable[[EpochResult], None]) -> None:
         """Train to the recipe's last epoch.
@@ -282,6 +284,14 @@ class Trainer:
         kept = history.read_text().splitlines()[: self.epoch - 1] if history.exists() else []
         _replace(history, "\n".join([*kept, json.dumps(asdict(result))]).encode() + b"\n")
         _write(self.folder / "last.pt", last)
+
+    def _take_weights(self, path: Path) -> None:
+        source = load_checkpoint(path)
+        if tuple(source["labels"]) != tuple(self.labels) or source["front_end"] != self.front_end.to_dict():
+            raise SettingError(f"{path} is of other words or features than this run; expected the same")
+        if source["recipe"]["repeat"] != self.recipe.repeat:
+            raise SettingError(f"{path} has repeat={source['recipe']['repeat']}; expected {self.recipe.repeat}")
+        self.model.load_state_dict(source["model"])
 
     def _resume(self) -> None:
         path = self.folder / "last.pt"

@@ -54,6 +54,6 @@ def serve(**given: Any) -> None:
 
 
 def _shown(default: Any) -> str:
-    if default == ():
+    if default in ((), None):
         return "none"
     return str(default).lower() if isinstance(default, bool) else str(default)

@@ -1,11 +1,12 @@
 """The app: routes, error answers, OpenAPI and the page put together, and the process that serves it."""
 
+import asyncio
 import contextlib
 import logging
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import uvicorn
@@ -25,6 +26,13 @@ from kws_edge.server.service import Service, installed_version
 from kws_edge.server.settings import Settings
 
 PAGE: Final = Path(__file__).parent / "page"
+
+_SWITCH_INTERVAL: Final = 0.001
+"""Seconds for which a thread may keep the interpreter while another waits for it. With Python's own 5 ms the event loop
+waits longer for the threads that decode, and fewer clips a second are answered (bench/load.py)."""
+
+_STREAMS_END, _CLOSE_ANSWERED = 2.0, 0.2
+"""Seconds for streams to be told that the server stops, and for their clients to answer the close."""
 
 _PAGE_HEADERS: Final = {
     # Everything is from this server; WebAssembly is for the mode that runs the model in the browser.
@@ -65,6 +73,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(stream.router)
     app.add_api_route("/", _index, include_in_schema=False)
     app.mount("/page", _Page(directory=PAGE))
+    if settings.browser:
+        app.mount("/browser", _Page(directory=settings.browser))
     _add_middleware(app, settings, service.metrics)
     described = _openapi(app, settings)  # now, since it takes a while
     app.openapi = lambda: described  # type: ignore[method-assign]
@@ -79,33 +89,37 @@ def serve(settings: Settings) -> None:
     ModelError, SettingError, ProviderError : the models cannot be served, or the address cannot be listened on.
     """
     configure_logging(settings.log_level)
-    app = create_app(settings)
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=list(settings.trusted_proxies),
-        ws_max_size=settings.max_message,
-        ws_per_message_deflate=False,  # PCM hardly shrinks, and inflating is work that a caller could ask for
-        timeout_graceful_shutdown=settings.shutdown_grace,
-    )
-    _Server(config, app.state.service).run([_listen(settings)])
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    Server(settings).run([_listen(settings)])
 
 
-class _Server(uvicorn.Server):
-    """Says that it is not ready from the moment it is told to stop."""
+class Server(uvicorn.Server):
+    """The app in uvicorn. Told to stop, it says that it is not ready, then ends the streams, then all else."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, settings: Settings) -> None:
+        """Build the app; errors are those of `create_app`."""
+        app = create_app(settings)
+        self._service: Service = app.state.service
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
+            ws_max_size=settings.max_message,
+            ws_per_message_deflate=False,  # PCM hardly shrinks, and inflating is work that a caller could ask for
+            timeout_graceful_shutdown=settings.shutdown_grace,
+        )
         super().__init__(config)
-        self._service = service
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._service.stopping = True
-        super().handle_exit(sig, frame)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop. Streams first: uvicorn would cut them off, and a client that is sending would not hear why."""
+        self._service.stopping.set()
+        if self._service.open_streams:
+            await asyncio.wait(self._service.open_streams, timeout=_STREAMS_END)
+            await asyncio.sleep(_CLOSE_ANSWERED)
+        await super().shutdown(sockets)
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -213,7 +213,7 @@ async def live() -> schemas.Live:
 async def ready(request: Request) -> schemas.Ready:
     """Whether requests should be sent here; no key needed."""
     service = Service.of(request)
-    if service.stopping:
+    if service.stopping.is_set():
         raise ProblemError("not-ready", "the server was told to stop; expected requests to go elsewhere")
     return schemas.Ready(
         version=installed_version(),
@@ -268,7 +268,7 @@ def _item(service: Service, name: str, outcome: Outcome) -> schemas.BatchItem:
 
 
 def _summary(service: Service, model: KeywordModel) -> dict[str, Any]:
-    m = model.metadata
+    m, folder = model.metadata, service.settings.browser
     return {
         "name": m.name,
         "default": model is service.default_model,
@@ -277,4 +277,5 @@ def _summary(service: Service, model: KeywordModel) -> dict[str, Any]:
         "score": m.score,
         "targets": {score: [point.target for point in points] for score, points in m.thresholds.items()},
         "provider": model.provider,
+        "in_browser": folder is not None and (folder / f"{m.name}.onnx").is_file(),
     }

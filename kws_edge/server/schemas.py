@@ -112,6 +112,7 @@ class ModelSummary(_Schema):
     score: Score = Field(description="The uncertainty that decides unless another is asked for.")
     targets: dict[str, list[Fraction]] = Field(description="For each score, the targets that can be asked for.")
     provider: str = Field(description="The execution provider that runs.")
+    in_browser: bool = Field(description="Whether the page can run it in the browser.")
 
 
 class Models(_Schema):

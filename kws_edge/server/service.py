@@ -1,10 +1,12 @@
 """What all routes share: the models, the threads, the limits, the metrics, and who is calling."""
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from starlette.requests import HTTPConnection
 
@@ -24,7 +26,8 @@ class Service:
     Attributes
     ----------
     models : by name, the first of them by default.
-    stopping : whether the server was told to stop.
+    stopping : set when the server was told to stop.
+    open_streams : the tasks that serve them.
     """
 
     settings: Settings
@@ -34,7 +37,8 @@ class Service:
     rate: RateLimiter
     uploads: Places
     streams: Places
-    stopping: bool = False
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    open_streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @classmethod
     def start(cls, settings: Settings) -> "Service":

@@ -4,7 +4,7 @@ import os
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, DirectoryPath, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from kws_edge.errors import SettingError
@@ -41,8 +41,12 @@ class Settings(BaseSettings):
     provider: str = Field("cpu", description="Execution provider to run on.")
     strict: bool = Field(False, description="Refuse to start on another execution provider than that.")
 
+    browser: DirectoryPath | None = Field(
+        None, description="Folder with onnxruntime-web and NAME.onnx with front end, for models run by the page."
+    )
+
     workers: int = Field(
-        min(4, os.cpu_count() or 1), ge=1, le=64, description="Threads that decode and run the network."
+        max(1, min(4, (os.cpu_count() or 1) - 1)), ge=1, le=64, description="Threads that decode and run the network."
     )
     max_queue: int = Field(64, ge=1, le=10_000, description="Clips that may wait for a thread; more get a 503.")
     max_batch: int = Field(16, ge=1, le=64, description="Waiting clips that one run of the network takes together.")

@@ -9,7 +9,7 @@ further, so that a client that is too fast waits instead of filling memory.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -42,12 +42,11 @@ CLOSE_CODES: Final[Mapping[str, int]] = {
     "internal": 1011,
     "overloaded": 1013,
     "too-many-requests": 1013,
-    "not-ready": 1013,
+    "not-ready": 1012,
     "invalid-parameter": 4000,
     "idle": 4008,
 }
-"""Problem → close code. Besides these: 1000 after `end`, 1009 for a message that is too long, 1012 where the server
-stops, both without an `error` before them."""
+"""Problem → close code. Besides these: 1000 after `end`; 1009, without an `error`, for a message that is too long."""
 
 _MAX_GAP: Final = 3600  # s; after a longer one a new stream is as good
 
@@ -99,14 +98,15 @@ async def stream(websocket: WebSocket) -> None:
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
     session: _Session | None = None
     code = 1000
+    task = asyncio.current_task()
+    assert task is not None
+    service.open_streams.add(task)
     try:
-        if service.stopping:
-            raise ProblemError("not-ready", "the server is stopping")
         client = service.admit(websocket, _key(websocket))
         with service.streams.take(client):
             parameters = Parameters.of(websocket)
             session = _Session(websocket, service, parameters)
-            await session.run()
+            await _until(service.stopping, session.run())
         await websocket.close(1000)
     except WebSocketDisconnect as gone:
         code = gone.code
@@ -119,6 +119,7 @@ async def stream(websocket: WebSocket) -> None:
     finally:
         fields = {"code": code, "seconds": round(session.spotter.time, 2) if session else 0.0}
         _log.info("stream", extra={"fields": fields})
+        service.open_streams.discard(task)
 
 
 class _Session:
@@ -274,6 +275,19 @@ class Pcm:
         """What the resampler still holds, at the end of the stream."""
         empty = np.empty(0, np.float32)
         return self._resample.resample_chunk(empty, last=True) if self._resample else empty
+
+
+async def _until(stopping: asyncio.Event, talk: Coroutine[Any, Any, None]) -> None:
+    """Talk, and raise its errors; a ProblemError, not-ready, where the server stops before it is over."""
+    talking, stopped = asyncio.create_task(talk), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait({talking, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not talking.done():
+            raise ProblemError("not-ready", "the server stops; connect again")
+        await talking
+    finally:
+        talking.cancel()
+        stopped.cancel()
 
 
 def _command(text: str) -> Any:

@@ -1,7 +1,8 @@
 // The page: what the controls do.
 
 import { Microphone } from "./microphone.js";
-import { Problem, Stream, classify, models, useKey } from "./server.js";
+import * as local from "./local.js";
+import * as server from "./server.js";
 import * as view from "./view.js";
 
 const $ = (id) => document.getElementById(id);
@@ -14,14 +15,14 @@ let session = null; // { microphone, stream } while it listens
 const model = () => known.find(({ name }) => name === $("model").value);
 
 function fail(error) {
-  const unknown = error instanceof Problem && error.code === "unauthorized";
+  const unknown = error instanceof server.Problem && error.code === "unauthorized";
   $("key-form").hidden = !unknown;
   view.problem(unknown ? "This server asks for an API key." : error.message);
 }
 
 async function load() {
   try {
-    known = await models();
+    known = await server.models();
   } catch (error) {
     return fail(error);
   }
@@ -31,7 +32,12 @@ async function load() {
   choose();
 }
 
+// What answers: the server, or this browser.
+const where = () => (model().in_browser && $("local").checked ? local : server);
+
 function choose() {
+  $("local-label").hidden = !model().in_browser;
+  view.privacy(where() === local);
   showBars = view.bars(model().labels);
   view.uncertainty("entropy", null, null);
   view.uncertainty("vacuity", null, null);
@@ -49,7 +55,7 @@ async function start() {
   };
   try {
     opened.microphone = await Microphone.open((chunk) => opened.stream?.send(chunk), end);
-    opened.stream = new Stream($("model").value, (message) => {
+    opened.stream = new (where().Stream)($("model").value, (message) => {
       if (message.type === "hello") thresholds = message.thresholds;
       if (message.type === "event") view.heard(message);
       if (message.type === "hop") hop(message, thresholds);
@@ -83,7 +89,7 @@ function stop() {
 async function answerFiles(files) {
   for (const file of files) {
     try {
-      const result = await classify(file, $("model").value);
+      const result = await where().classify(file, $("model").value);
       view.classified(file.name, result);
       if (session) continue; // the bars are live
       const sum = result.alpha.reduce((a, b) => a + b);
@@ -92,8 +98,8 @@ async function answerFiles(files) {
         view.uncertainty(name, result[name], name === result.score ? result.threshold : null);
       }
     } catch (error) {
-      if (error instanceof Problem && error.code !== "unauthorized") view.refused(error.message);
-      else fail(error);
+      if (error.code === "unauthorized") fail(error);
+      else view.refused(error.message);
     }
   }
 }
@@ -103,9 +109,13 @@ $("model").addEventListener("change", () => {
   if (session) stop();
   choose();
 });
+$("local").addEventListener("change", () => {
+  if (session) stop();
+  choose();
+});
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  useKey($("key").value);
+  server.useKey($("key").value);
   load();
 });
 $("file").addEventListener("change", async () => {

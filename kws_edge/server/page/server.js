@@ -24,6 +24,10 @@ export async function models() {
   return (await call("v1/models")).models;
 }
 
+export function description(model) {
+  return call(`v1/models/${encodeURIComponent(model)}`);
+}
+
 export function classify(file, model) {
   const form = new FormData();
   form.append("file", file);
@@ -44,7 +48,7 @@ export class Stream {
       else onMessage(message);
     };
     this.socket.onclose = ({ code }) => {
-      const reasons = { 1006: "The connection was lost.", 1012: "The server is restarting." };
+      const reasons = { 1006: "The connection was lost." };
       onEnd(this.closing ? "" : said || reasons[code] || `The server ended the stream (${code}).`);
     };
   }

@@ -16,6 +16,12 @@ export function problem(text) {
   $("problem").hidden = !text;
 }
 
+export function privacy(isLocal) {
+  $("privacy").textContent = isLocal
+    ? "The model runs in this browser: audio stays on this machine."
+    : "Audio goes to the server that this page is from, which keeps none of it.";
+}
+
 export function state(text) {
   if ($("state").textContent !== text) $("state").textContent = text;
 }
