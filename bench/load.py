@@ -5,10 +5,10 @@
 
 Clips: wrk posts a one-second WAV over and over, with and without micro-batching, while /health/live is asked 20 times
 a second. "Direct" is a loop over `classify_batch` with a decoded clip, in one thread and process. Streams: each sends
-0.1 s every 0.1 s, of sound that the network has to look at, or with four fifths of it quiet, which the noise gate spares
-the network; one in ten asks for its posteriors, and the lag is the time from sending the last sample of a hop to hearing
-of it. "Per core" counts the server's own CPU time, which neighbours distort less than the clock on the wall; whatever
-generates the load shares the machine. The tables are printed and written to bench/results/load.json.
+0.1 s every 0.1 s, of sound that the network has to look at, or with four fifths of it quiet, which the gate spares
+it; one in ten asks for its posteriors, and the lag is the time from sending the last sample of a hop to hearing of it.
+"Per core" counts the server's own CPU time, which neighbours distort less than the clock on the wall; whatever makes
+the load shares the machine. The tables are printed and written to bench/results/load.json.
 """
 
 import argparse
@@ -183,6 +183,8 @@ async def streams(running: Server, count: int, seconds: float, share: float) -> 
     cpu, wall = running.cpu(), time.monotonic()
     await asyncio.gather(*(one(i) for i in range(count)))
     cpu, wall = running.cpu() - cpu, time.monotonic() - wall
+    while httpx.get(f"{running.url}/health/ready").json()["streams"]:  # what was not yet heard of them
+        await asyncio.sleep(0.1)
     p50, p99 = np.quantile(lags, [0.5, 0.99])
     return {
         "streams": count,

@@ -1,11 +1,15 @@
 """Shared fixtures: where the real recordings are, what to do without them, and a small data set made of tones."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Where the tests run in a shell's background, Ctrl-C is ignored, and every program that they start inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,9 @@ COMMANDS = ("train", "export", "download", "inspect")
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # `train` tunes its whole process, which here is that of all tests: without small numbers, for one.
+    monkeypatch.setattr("kws_export.kernels.tune_process", lambda: None)
     with tone_words.one_thread():
         yield
 

@@ -143,13 +143,12 @@ class InferencePool:
             task.add_done_callback(self._running.discard)
 
     def _take(self) -> list[_Job]:
-        """The next work: steps and clips in turn, and clips as many as one thread's share of them."""
+        """The next work: steps and clips in turn, each as many as one thread's share of them."""
         take_steps = self._steps and (self._steps_next or not self._clips)
         self._steps_next = not take_steps
-        if take_steps:
-            return [self._steps.popleft()]
-        share = min(self._max_batch, math.ceil(len(self._clips) / self._workers))
-        return [self._clips.popleft() for _ in range(share)]
+        queue = self._steps if take_steps else self._clips
+        share = min(self._max_batch, math.ceil(len(queue) / self._workers))
+        return [queue.popleft() for _ in range(share)]
 
     async def _finish(self, jobs: list[_Job]) -> None:
         began = time.perf_counter()
@@ -164,9 +163,9 @@ class InferencePool:
 
     def _work(self, jobs: list[_Job]) -> list[Any]:
         """In a thread: do jobs of one kind. Nothing escapes, or a thread's place would be lost."""
-        work = jobs[0].work
+        steps = [job.work for job in jobs if not isinstance(job.work, Clip)]
         try:
-            return [work()] if not isinstance(work, Clip) else self._answer(jobs)
+            return [_attempt(step) for step in steps] or self._answer(jobs)
         except Exception as error:
             return [error] * len(jobs)
 
@@ -210,6 +209,14 @@ class InferencePool:
             i: Answer(prediction, len(audio.samples) / SAMPLE_RATE, audio.warnings)
             for (i, _, audio), prediction in zip(group, predictions, strict=True)
         }
+
+
+def _attempt(step: Callable[[], Any]) -> Any:
+    """What a step returns or raises."""
+    try:
+        return step()
+    except Exception as error:
+        return error
 
 
 class _Body(io.BytesIO):
