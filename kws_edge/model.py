@@ -33,7 +33,7 @@ from kws_edge.windows import Window, cut, whole
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-DEFAULT_MODEL: Final = "softmax"
+DEFAULT_MODEL: Final = "stream"
 DEFAULT_TARGET: Final = 0.995
 
 _package = Path(__file__).parent

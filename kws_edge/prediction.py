@@ -27,6 +27,11 @@ class Reason(StrEnum):
     """Samples that are NaN, infinite or far beyond full scale."""
 
 
+def stands_out(probability: float, labels: int) -> bool:
+    """Whether the most probable of so many labels is worth naming to a person: a tenth more than chance gives it."""
+    return probability > 1 / labels + 0.1
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
     """What a model says about a clip.

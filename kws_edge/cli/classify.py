@@ -139,7 +139,10 @@ def _as_json(name: str, prediction: "Prediction") -> str:
 
 
 def _as_text(name: str, p: "Prediction") -> str:
+    from kws_edge.prediction import stands_out
+
     answer = click.style(f"{p.label or 'not sure':10}", fg="yellow" if p.abstained else "green")
     numbers = f"{p.probability:11.3f} {p.uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
-    why = f"  ({p.reason}{f', perhaps {p.guess}' if p.guess else ''})" if p.reason else ""
+    perhaps = f", perhaps {p.guess}" if p.guess and stands_out(p.probability, len(p.alpha)) else ""
+    why = f"  ({p.reason}{perhaps})" if p.reason else ""
     return f"{answer} {numbers} {click.format_filename(name)}{why}"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from kws_edge.prediction import stands_out
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -174,7 +176,8 @@ def _bar(text: "Text", name: str, fraction: float, value: str, colour: str, mark
 
 
 def _line(event: "Event") -> str:
-    answer = event.label or f"not sure ({event.reason}, perhaps {event.guess})"
+    perhaps = f", perhaps {event.guess}" if stands_out(event.probability, len(event.alpha)) else ""
+    answer = event.label or f"not sure ({event.reason}{perhaps})"
     return (
         f"{_clock(event.start)}-{_clock(event.end)}  {answer:38} probability {event.probability:.3f}  "
         f"entropy {event.entropy:.3f}  vacuity {event.vacuity:.3f}"

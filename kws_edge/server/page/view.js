@@ -76,9 +76,10 @@ function answer(item, said, when, details) {
   return item;
 }
 
-function words({ label, guess, reason }) {
+function words({ label, guess, reason, probability, alpha }) {
   if (label) return label;
-  return `not sure (${reason.replace("_", " ")})${guess ? `, perhaps ${guess}` : ""}`;
+  const standsOut = guess && probability > 1 / alpha.length + 0.1;
+  return `not sure (${reason.replace("_", " ")})${standsOut ? `, perhaps ${guess}` : ""}`;
 }
 
 function numbers({ probability, entropy, vacuity }) {
