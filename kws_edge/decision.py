@@ -177,9 +177,9 @@ class Event:
             "probability": self.probability,
             "abstained": self.abstained,
             "reason": None if self.reason is None else self.reason.value,
-            "start": self.start,
-            "end": self.end,
-            "time": self.time,
+            "start": round(self.start, 3),
+            "end": round(self.end, 3),
+            "time": round(self.time, 3),
             "vacuity": self.vacuity,
             "entropy": self.entropy,
             "alpha": self.alpha.tolist(),
@@ -319,7 +319,7 @@ class Decision:
                 event = self._event(episode.best, time, episode, reason)
             self._episode = episode = None
         if speech and not episode:
-            self._episode = episode = _Episode(time - span, time)
+            self._episode = episode = _Episode(max(0.0, time - span), time)
         if episode:
             episode.last = time if speech else episode.last
             episode.clipped |= clipped

@@ -128,10 +128,11 @@ class Metadata:
             if math.isclose(point.target, target, abs_tol=1e-9):
                 return point
         calibrated = "; ".join(
-            f"{name} at {', '.join(str(point.target) for point in points)}" for name, points in self.thresholds.items()
+            f"{name} at {', '.join(f'{point.target:g} ({100 * point.target:g} %)' for point in points)}"
+            for name, points in self.thresholds.items()
         )
         raise SettingError(
-            f"model {self.name}: no threshold for score {score!r} at target {target:g}; "
+            f"model {self.name}: no threshold for score {score!r} at target {target:g} ({100 * target:g} %); "
             f"expected {calibrated or 'a calibrated model: this one has no thresholds at all'}"
         )
 

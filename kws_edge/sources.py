@@ -75,6 +75,10 @@ class WavFile:
         self._closed = True
 
 
+_FILES = (b"fLaC", b"OggS", b"RF64", b"caff")
+"""How files that are no raw PCM begin: four bytes that two samples hardly ever are."""
+
+
 class StandardInput:
     """Raw PCM from a pipe: 16-bit little-endian, mono.
 
@@ -97,9 +101,14 @@ class StandardInput:
 
         Raises
         ------
-        AudioError : a WAV header that says anything else than 16 bits and one channel.
+        AudioError : a WAV header that says anything else than 16 bits and one channel, or another kind of audio file.
         """
         head = self._read(12)
+        if head.startswith(_FILES):
+            raise AudioError(
+                "standard input: an audio file, not raw PCM; expected 16-bit mono samples (arecord -t raw), "
+                "or the file itself with --replay"
+            )
         rate, carry = self._rate, head
         if head[:4] == b"RIFF" and head[8:] == b"WAVE":
             rate, carry = self._skip_header(), b""

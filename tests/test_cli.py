@@ -108,7 +108,7 @@ class TestClassify:
     @pytest.mark.parametrize(
         ("arguments", "problem"),
         [
-            (["--target", "97"], "entropy at 0.99, 0.995, 0.999; vacuity at 0.995"),
+            (["--target", "97"], "entropy at 0.99 (99 %), 0.995 (99.5 %), 0.999 (99.9 %); vacuity at 0.995 (99.5 %)"),
             (["--target", "99", "--score", "vacuity"], "no threshold for score 'vacuity' at target 0.99"),
             (["--target", "0.995"], "0.995 is not in the range 1<x<=100"),
             (["--score", "margin"], "'entropy', 'vacuity'"),
@@ -151,7 +151,7 @@ class TestModels:
         text = run("models", "tiny.onnx").stdout
         for fact in ("softmax", "low, mid, high", "90.00% right (80.00% to 95.00%), 100 clips", "Apache-2.0"):
             assert fact in text
-        assert "99.5%        entropy (default): up to 0.5, 90.0% of the words accepted" in text
+        assert "99.5%        entropy (default): up to 0.5, 90.0% of the calibration's words accepted" in text
         assert "99.9%        entropy (default): not reached" in text
 
     def test_json_is_the_metadata(self) -> None:

@@ -139,7 +139,9 @@ def test_a_target_is_found_when_a_percentage_was_divided() -> None:
 
 @pytest.mark.parametrize(("score", "target"), [("entropy", 0.9), ("vacuity", 0.99), ("margin", 0.99), ("entropy", 1.1)])
 def test_a_threshold_that_there_is_not_is_refused_with_those_that_there_are(score: str, target: float) -> None:
-    with pytest.raises(SettingError, match=r"entropy at 0.99, 0.995, 0.999; vacuity at 0.995"):
+    with pytest.raises(
+        SettingError, match=r"entropy at 0.99 \(99 %\), 0.995 \(99.5 %\), 0.999 \(99.9 %\); vacuity at 0.995 \(99.5 %\)"
+    ):
         METADATA.threshold(score, target)
 
 

@@ -287,7 +287,7 @@ def test_the_score_and_the_target_choose_the_threshold(model: KeywordModel) -> N
     by_vacuity = model.classify(tone("low"), RATE, score="vacuity")
     assert by_vacuity.uncertainty == by_vacuity.vacuity
     assert by_vacuity.label is None  # of a tone, the tiny model gives little evidence
-    with pytest.raises(SettingError, match=r"entropy at 0.99, 0.995, 0.999; vacuity at 0.995"):
+    with pytest.raises(SettingError, match=r"entropy at 0.99 .* 0.999 .*; vacuity at 0.995 \(99.5 %\)"):
         model.classify(tone("low"), RATE, target=0.9)
 
 
@@ -487,7 +487,7 @@ def words(data: Path) -> Words:
 
 def test_real_words_are_named_or_abstained_from(words: Words) -> None:
     right = [label == word for label, word in zip(words.labels, words.words, strict=True) if label]
-    assert len(right) >= 0.3 * len(words.words)
+    assert len(right) >= 0.7 * len(words.words)
     assert np.mean(right) >= 0.97
 
 
@@ -505,12 +505,12 @@ def test_a_real_word_is_found_in_a_long_recording(words: Words) -> None:  # case
     [lambda x: x + 0.2, lambda x: 0.01 * x / np.abs(x).max(), lambda x: 0.89 * x / np.abs(x).max()],
     ids=["20 % DC offset", "-40 dBFS", "-1 dBFS"],
 )
-def test_an_offset_or_another_level_seldom_silences_a_word_and_never_changes_it(  # cases 28 and 30
+def test_an_offset_or_another_level_seldom_silences_a_word_and_hardly_ever_changes_it(  # cases 28 and 30
     words: Words, change: Callable[[Any], Any]
 ) -> None:
     kept, changed = words.changed(change)
     assert kept >= 0.7
-    assert changed == 0
+    assert changed <= 0.02
 
 
 def test_real_words_outside_the_vocabulary_are_mostly_abstained_from(words: Words, data: Path) -> None:  # case 47

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -101,9 +101,18 @@ def with_header(data: bytes, rate: int = SAMPLE_RATE, channels: int = 1, width: 
 @given(st.binary(max_size=5000), st.lists(st.integers(1, 999), min_size=1, max_size=5))
 @hypothesis_settings(deadline=None, max_examples=50)
 def test_raw_samples_come_through_however_the_pipe_cuts_them(data: bytes, sizes: list[int]) -> None:
+    assume(not data.startswith((b"fLaC", b"OggS", b"RF64", b"caff")))
     samples = joined(StandardInput(stream=Pipe(data, sizes)))
     expected = np.frombuffer(data[: len(data) // 2 * 2], "<i2") / 32768
     assert np.array_equal(samples, expected)
+
+
+def test_an_audio_file_in_the_pipe_is_not_taken_for_samples() -> None:
+    file = io.BytesIO()
+    soundfile.write(file, sine(440, 1), SAMPLE_RATE, format="FLAC")
+    file.seek(0)
+    with pytest.raises(AudioError, match=r"an audio file, not raw PCM; .* --replay"):
+        joined(StandardInput(stream=file))
 
 
 def test_another_rate_is_resampled() -> None:

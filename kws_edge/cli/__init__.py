@@ -41,6 +41,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     epilog="Exit status: 0 all is well; 1 some input could not be read; 2 wrong usage, or a model, provider or setting "
     "that cannot be used; 130 interrupted.",
 )
+@click.version_option(package_name="kws-edge", message="%(version)s")
 def main() -> None:
     """Spot keywords on this machine, and say so where the answer is not sure.
 

@@ -52,7 +52,9 @@ def _describe(metadata: "Metadata") -> str:
     for score, points in metadata.thresholds.items():
         for p in points:
             reached = (
-                f"up to {p.threshold:.4g}, {p.coverage:.1%} of the words accepted" if p.accepted else "not reached"
+                f"up to {p.threshold:.4g}, {p.coverage:.1%} of the calibration's words accepted"
+                if p.accepted
+                else "not reached"
             )
             lines.append(f"  {p.target:<12.1%} {score}{' (default)' if score == metadata.score else ''}: {reached}")
     for title, values in (("calibration", metadata.calibration), ("training", metadata.training)):
@@ -61,4 +63,5 @@ def _describe(metadata: "Metadata") -> str:
 
 
 def _pairs(values: Any) -> str:
-    return ", ".join(f"{key} {value}" for key, value in values.items())
+    """What can be said in a line; the rest, such as the recipe, is for --json."""
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value and not isinstance(value, dict))

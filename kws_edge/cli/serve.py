@@ -16,7 +16,10 @@ class _Serve(click.Command):
         try:
             from kws_edge.server.settings import ENV_PREFIX, Settings
         except ImportError as error:
-            raise DependencyError(f"{error.name} is not installed; pip install 'kws-edge[server]'") from None
+            raise DependencyError(
+                f"the server needs {error.name}, which is not installed; pip install 'kws-edge[server]', "
+                "or in a checkout pip install '.[server]'"
+            ) from None
         return [
             click.Option(
                 [f"--{name.replace('_', '-')}"],
