@@ -20,6 +20,9 @@ from kws_edge.errors import AudioError, SettingError
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
+MAX_N_FFT = 8192
+"""Half a second at 16 kHz: a larger one in a model file is a damaged file, and must not cost its memory."""
+
 _BLOCK = 14
 """Frames per matrix product: it stays in cache, and below the size (2^18 multiplications) at which OpenBLAS wakes its
 thread pool, which on a busy machine costs up to a hundred times the product itself."""
@@ -61,8 +64,12 @@ class FrontEnd:
             raise SettingError(
                 f"band {self.f_min}-{self.f_max} Hz; expected 0 <= f_min < f_max <= {self.sample_rate / 2} Hz"
             )
-        if not 0 < self.log_floor < math.inf:
-            raise SettingError(f"log_floor={self.log_floor}; expected a finite number above 0")
+        if not 0 < self.log_floor <= 1:
+            raise SettingError(f"log_floor={str(self.log_floor)[:20]}; expected a number above 0, at most 1")
+        if self.n_fft > MAX_N_FFT or self.n_mels > self.n_fft // 2 + 1:
+            raise SettingError(
+                f"n_fft={self.n_fft}, n_mels={self.n_mels}; expected n_fft up to {MAX_N_FFT}, no more filters than bins"
+            )
         if self.frames < 1:
             raise SettingError(f"frames={self.frames}; expected at least 1")
 

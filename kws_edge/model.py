@@ -84,6 +84,8 @@ def available_providers() -> tuple[str, ...]:
 class KeywordModel:
     """A loaded model; `load` makes one. It can be shared between threads, and goes on working after a fork.
 
+    Fork while no other thread decodes a file: a lock that libsndfile's wrapper holds at that moment stays taken.
+
     Attributes
     ----------
     metadata : what the file says of itself.
@@ -163,7 +165,7 @@ class KeywordModel:
         Raises
         ------
         SettingError : another shape or type.
-        ModelError : what the network gives is not finite.
+        ModelError : the network fails, or what it gives is not finite.
         """
         fe = self.metadata.front_end
         x = np.asarray(features)
@@ -171,7 +173,10 @@ class KeywordModel:
             raise SettingError(
                 f"features {x.dtype} {list(x.shape)}; expected float32 [batch, {fe.n_mfcc}, {fe.frames}], batch >= 1"
             )
-        labels, alpha, vacuity, entropy = self._session.run(["class", "alpha", "vacuity", "entropy"], {"mfcc": x})
+        try:
+            labels, alpha, vacuity, entropy = self._session.run(["class", "alpha", "vacuity", "entropy"], {"mfcc": x})
+        except Exception as e:  # onnxruntime's errors have no class in common
+            raise ModelError(f"{self._path}: the network fails: {_reason(e)}; expected a sound model") from None
         if not all(np.isfinite(output).all() for output in (alpha, vacuity, entropy)):
             raise ModelError(f"{self._path}: an output is not finite; expected finite features and a sound model")
         return Outputs(labels, alpha, vacuity, entropy)
@@ -309,7 +314,7 @@ class KeywordModel:
         wanted = {self._provider: None, "CPUExecutionProvider": None}  # in this order, each once
         providers = [name for name in wanted if name in ort.get_available_providers()]
         try:
-            session = ort.InferenceSession(self._data, options, providers=providers)
+            session = ort.InferenceSession(self._data, options, providers=providers, enable_fallback=0)
         except Exception as e:  # its errors have no class in common
             raise ModelError(
                 f"{self._path}: onnxruntime {ort.__version__} cannot load it: {_reason(e)}; expected an ONNX file of "
@@ -325,7 +330,10 @@ class KeywordModel:
             self._session = self._open()
 
     def _read_metadata(self) -> Metadata:
-        text = self._session.get_modelmeta().custom_metadata_map.get(KEY)
+        try:
+            text = self._session.get_modelmeta().custom_metadata_map.get(KEY)
+        except UnicodeDecodeError:
+            raise ModelError(f"{self._path}: its metadata are not UTF-8; expected a sound model") from None
         if text is None:
             raise ModelError(f"{self._path}: no metadata under {KEY!r}; expected a model exported by kws-export")
         try:

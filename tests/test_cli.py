@@ -252,3 +252,18 @@ def test_importing_the_package_is_light() -> None:
         for _ in range(3)
     )
     assert best < 0.3
+
+
+def test_an_empty_name_is_no_folder(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["classify", "--model", str(tiny_model.save(tmp_path)), ""])
+    assert result.exit_code == 1
+    assert result.stderr.count("Error: ") == 1
+
+
+def test_a_name_too_long_for_the_system_does_not_keep_the_others_from_an_answer(tmp_path: Path) -> None:
+    model = tiny_model.save(tmp_path)
+    result = CliRunner().invoke(
+        main, ["classify", "--model", str(model), "a" * 5000 + ".wav", str(tmp_path / "no.wav")]
+    )
+    assert result.exit_code == 1
+    assert result.stderr.count("Error: ") == 2

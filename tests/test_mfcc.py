@@ -233,8 +233,8 @@ def test_samples_that_are_not_mono_floating_point_are_refused(run: Any, samples:
         ({"f_max": float("nan")}, "band 0.0-nan Hz"),
         ({"f_max": "8000"}, "f_max='8000'; expected int or float"),
         ({"sample_rate": 8_000}, "<= 4000.0 Hz"),
-        ({"log_floor": 0.0}, "log_floor=0.0; expected a finite number above 0"),
-        ({"log_floor": float("inf")}, "log_floor=inf; expected a finite number above 0"),
+        ({"log_floor": 0.0}, "log_floor=0.0; expected a number above 0, at most 1"),
+        ({"log_floor": float("inf")}, "log_floor=inf; expected a number above 0, at most 1"),
         ({"frames": 0}, "frames=0; expected at least 1"),
         ({"frames": True}, "frames=True; expected int"),
     ],
@@ -261,3 +261,13 @@ def test_a_missing_setting_is_refused_by_name(name: str) -> None:
 def test_an_unknown_setting_is_refused_by_name() -> None:
     with pytest.raises(SettingError, match=r"unknown .*preemph"):
         FrontEnd.from_dict(FE.to_dict() | {"preemph": 0.97})
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"n_fft": 2**40}, {"n_mels": 10**9}, {"log_floor": 10**400}, {"log_floor": 1e300}],
+    ids=["n_fft", "n_mels", "log_floor beyond floats", "log_floor"],
+)
+def test_settings_that_no_machine_could_run_are_refused(setting: dict[str, Any]) -> None:  # case 36
+    with pytest.raises(SettingError):
+        FrontEnd(**setting)

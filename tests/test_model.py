@@ -454,6 +454,15 @@ def test_a_model_goes_on_working_after_a_fork(tmp_path: Path, threads: int, used
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, timeout=30, check=True)
 
 
+def test_metadata_that_are_no_text_are_refused(tmp_path: Path) -> None:  # case 36
+    sound = tiny_model.save(tmp_path).read_bytes()
+    at = sound.index(b'"labels"') + 1
+    damaged = tmp_path / "damaged.onnx"
+    damaged.write_bytes(sound[:at] + b"\xe1" + sound[at + 1 :])
+    with pytest.raises(ModelError, match=r"damaged\.onnx"):
+        KeywordModel.load(damaged)
+
+
 # Real recordings
 
 

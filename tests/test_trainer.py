@@ -430,3 +430,10 @@ def test_a_second_stage_on_another_network_is_refused(tones: Path, tmp_path: Pat
     recipe = tone_words.recipe(start=str(tmp_path / "first" / "last.pt"), repeat=2)
     with pytest.raises(SettingError, match="repeat=1; expected 2"):
         tone_words.trainer(tones, tmp_path / "second", recipe)
+
+
+def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
+    recipe = tone_words.recipe(start=str(tmp_path / "none.pt"))
+    with pytest.raises(SettingError, match=r"none\.pt, which does not exist; train it first"):
+        Trainer(recipe, tones, tmp_path / "run", cache=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()

@@ -137,6 +137,8 @@ class Trainer:
                 f"{len(self.labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
                 "expected at least 2: lower min_clips in the recipe, or name its labels"
             )
+        if recipe.start and not Path(recipe.start).is_file():  # before the long decoding, not after
+            raise SettingError(f"recipe {recipe.name} starts from {recipe.start}, which does not exist; train it first")
         self.train_data: ArrayDataset = load_split(data_root, "train", self.labels, cache)
         validation = load_split(data_root, "validation", self.labels, cache)
         self.validation = split_features(validation, self.front_end), torch.from_numpy(validation.labels)

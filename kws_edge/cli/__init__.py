@@ -27,6 +27,11 @@ class _Commands(click.Group):
         except KwsEdgeError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2)
+        except BrokenPipeError:
+            raise  # click ends in silence where the reader of a pipe went away
+        except OSError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(2)
         except KeyboardInterrupt:
             ctx.exit(130)
 

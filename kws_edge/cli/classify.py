@@ -2,6 +2,7 @@
 
 import glob
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -87,14 +88,17 @@ def classify(
     ctx.exit(1 if unreadable else 0)
 
 
+def is_audio(path: Path) -> bool:
+    """Whether a file in a folder is a recording. "._x.wav", which macOS leaves beside x.wav, is none."""
+    return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".") and path.is_file()
+
+
 def _expand(files: tuple[str, ...]) -> Iterator[str]:
     """The files in folders and behind patterns, in order of name. What stands for no file is passed on, to fail."""
     for file in files:
-        path = Path(file)
-        if file != STANDARD_INPUT and path.is_dir():
-            inside = (str(p) for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS and p.is_file())
-            yield from sorted(inside) or [file]
-        elif glob.has_magic(file) and not path.exists():
+        if file != STANDARD_INPUT and os.path.isdir(file):  # unlike Path's, False for what cannot be asked about
+            yield from sorted(str(p) for p in Path(file).rglob("*") if is_audio(p)) or [file]
+        elif glob.has_magic(file) and not os.path.exists(file):
             yield from sorted(glob.glob(file, recursive=True)) or [file]
         else:
             yield file
@@ -104,13 +108,15 @@ def _expand(files: tuple[str, ...]) -> Iterator[str]:
 def _source(name: str) -> Iterator[str | BinaryIO]:
     """What `classify` can read: the path, or standard input as a file that can be read again from its start."""
     if name == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise AudioError("standard input is closed; expected the bytes of an audio file")
         with tempfile.TemporaryFile() as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
             try:
                 yield file
             except AudioError as error:
                 raise AudioError(f"standard input: {str(error).removeprefix('file object: ')}") from None
-    elif Path(name).is_dir():
+    elif os.path.isdir(name):
         raise AudioError(f"{name}: no audio in this folder; expected files that end in {', '.join(sorted(EXTENSIONS))}")
     else:
         yield name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.cli.classify import EXTENSIONS
+from kws_edge.cli.classify import EXTENSIONS, is_audio
 from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def recordings(patterns: Sequence[str]) -> Recordings:
     found: set[Path] = set()
     for pattern in patterns:
         paths = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in glob.glob(pattern, recursive=True)]
-        files = {f for path in paths for f in ([path] if path.is_file() else path.rglob("*")) if _is_audio(f)}
+        files = {f for path in paths for f in ([path] if path.is_file() else path.rglob("*")) if is_audio(f)}
         if not files:
             raise SettingError(f"no recording at {pattern}; expected files that end in {', '.join(sorted(EXTENSIONS))}")
         found |= files
@@ -72,7 +72,7 @@ def spoken(folder: Path, listed: Path | None) -> list[tuple[str, Path]]:
     clips = [
         (path.parent.name, path)
         for path in sorted(folder.glob("*/*"))
-        if _is_audio(path) and not path.parent.name.startswith("_")
+        if is_audio(path) and not path.parent.name.startswith("_")
     ]
     if listed:
         lines = listed.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -148,8 +148,3 @@ def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda: progress.advance(task)
-
-
-def _is_audio(path: Path) -> bool:
-    # Copies made on macOS hold a "._x.wav" of metadata beside every x.wav.
-    return path.suffix.lower() in EXTENSIONS and path.is_file() and not path.name.startswith(".")
