@@ -152,11 +152,11 @@ def package(
 
 def _score_other_words(model: KeywordModel, checkpoint: Checkpoint, data_root: Path, cache: Path) -> Scored | None:
     """The model's answers on every clip of the data set's words that it does not know; None where it knows all."""
-    others = sorted({clip.word for clip in index(data_root)} - set(checkpoint.labels))
-    if not others:
+    clips = [clip for clip in index(data_root) if clip.word not in checkpoint.labels]
+    if not clips:
         return None
-    present = {clip.split for clip in index(data_root) if clip.word in others}
-    data = [load_split(data_root, split, others, cache) for split in sorted(present)]
+    words = sorted({clip.word for clip in clips})
+    data = [load_split(data_root, split, words, cache) for split in sorted({clip.split for clip in clips})]
     features = np.concatenate([split_features(d, checkpoint.front_end).numpy() for d in data])
     return score_clips(model, features, np.full(len(features), -1))
 
