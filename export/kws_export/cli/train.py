@@ -1,45 +1,17 @@
-"""`kws-export`: the workstation's command line."""
+"""`kws-export train`."""
 
-import math
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kws_edge.errors import KwsEdgeError
-
-if TYPE_CHECKING:
-    from kws_edge.metadata import Score
+from kws_export.cli.options import CACHE, existing_file, existing_folder
 
 ProgressCallback = Callable[[int, int, float], None]
-CACHE = Path("runs/cache")
-existing_folder = click.Path(exists=True, file_okay=False, path_type=Path)
-existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-class _OneLineErrors(click.Group):
-    """Errors of the package and of the system become one line and exit status 1; Ctrl-C is status 130."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except (KwsEdgeError, OSError) as error:
-            raise click.ClickException(str(error)) from None
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            ctx.exit(130)
-
-
-@click.group(cls=_OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-def main() -> None:
-    """Train evidential keyword spotters and export them as self-describing ONNX files."""
-
-
-@main.command()
+@click.command()
 @click.option("--recipe", "recipe_file", type=existing_file, required=True, help="TOML file; see export/recipes.")
 @click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
 @click.option("--negatives", multiple=True, help="Folder, file or glob without words, for a recipe with [negatives].")
@@ -114,89 +86,6 @@ def train(
             raise
         if world.is_main:
             click.echo(f"best validation accuracy {trainer.best:.4f}: {folder / 'best.pt'}")
-
-
-@main.command()
-@click.argument("run", type=existing_folder)
-@click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: models/NAME.onnx]")
-@click.option("--checkpoint", default="best.pt", show_default=True, help="Which of the run's checkpoints.")
-@click.option("--score", type=click.Choice(["entropy", "vacuity"]), default="entropy", show_default=True)
-@click.option("--with-front-end", is_flag=True, help="Also NAME.audio.onnx, which takes samples instead of MFCC.")
-@click.option("--negatives", default="", help="For the card: what the recordings without words were.")
-@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
-def export(
-    run: Path,
-    data: Path,
-    out: Path | None,
-    checkpoint: str,
-    score: "Score",
-    with_front_end: bool,
-    negatives: str,
-    cache: Path,
-) -> None:
-    """Turn a RUN folder into a calibrated, self-describing ONNX file with its model card.
-
-    It compares torch, ONNX Runtime and numpy on real clips, chooses the thresholds on the validation split and
-    measures them on the test split.
-
-    \b
-    models/softmax.onnx and models/softmax.md:
-      kws-export export runs/softmax-1 --data speech_commands
-    With a second file for C++, Java or a browser, which takes samples:
-      kws-export export runs/softmax-1 --data speech_commands --out softmax-b.onnx --with-front-end
-    """
-    from kws_export.package import package
-    from kws_export.trainer import load_checkpoint
-
-    source = run / checkpoint
-    name = load_checkpoint(source)["recipe"]["name"]
-    out = out or Path("models") / f"{name}.onnx"
-    # For the card, so without the folders of this machine.
-    command = ["kws-export", "export", f"runs/{run.resolve().name}", "--data", "speech_commands"]
-    command += ["--out", f"models/{out.name}", "--checkpoint", checkpoint, "--score", score]
-    command += ["--with-front-end"] if with_front_end else []
-    command += ["--negatives", negatives] if negatives else []
-    package(
-        source, data, out, cache=cache, score=score, with_front_end=with_front_end,
-        negatives=negatives, command=shlex.join(command), report=click.echo,
-    )  # fmt: skip
-    click.echo(f"wrote {out} and {out.with_suffix('.md')}")
-
-
-@main.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--version", type=click.Choice(["0.01", "0.02"]), default="0.02", show_default=True)
-def download(folder: Path, version: str) -> None:
-    """Fetch Speech Commands into FOLDER: resumable, checksummed.
-
-    \b
-    kws-export download speech_commands
-    """
-    from kws_export.download import download as fetch
-
-    click.echo(f"Speech Commands {version} is in {fetch(folder, version)}")
-
-
-@main.command()
-@click.argument("file", type=existing_file)
-def inspect(file: Path) -> None:
-    """Show what a model FILE holds: operators, weights, opset, and its metadata as JSON.
-
-    \b
-    kws-export inspect models/softmax.onnx
-    """
-    import json
-    from collections import Counter
-
-    from kws_export.onnx_export import load_model
-
-    model, metadata = load_model(file)
-    operators = Counter(node.op_type for node in model.graph.node)
-    weights = sum(math.prod(w.dims) for w in model.graph.initializer)
-    click.echo(f"{file}: IR version {model.ir_version}, opset {model.opset_import[0].version}, {weights:,} weights")
-    click.echo("operators: " + ", ".join(f"{name} x{n}" for name, n in operators.most_common()))
-    click.echo(json.dumps(json.loads(metadata.to_json()), indent=2, ensure_ascii=False))
 
 
 @contextmanager

@@ -1,0 +1,32 @@
+"""`kws-export`: the workstation's command line. One module per command; each imports what it needs when it runs."""
+
+import click
+
+from kws_edge.errors import KwsEdgeError
+from kws_export.cli.download import download
+from kws_export.cli.export import export
+from kws_export.cli.inspect import inspect
+from kws_export.cli.train import train
+
+
+class _OneLineErrors(click.Group):
+    """Errors of the package and of the system become one line and exit status 1; Ctrl-C is status 130."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (KwsEdgeError, OSError) as error:
+            raise click.ClickException(str(error)) from None
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(130)
+
+
+@click.group(cls=_OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def main() -> None:
+    """Train evidential keyword spotters and export them as self-describing ONNX files."""
+
+
+for command in (train, export, download, inspect):
+    main.add_command(command)

@@ -1,0 +1,29 @@
+"""`kws-export inspect`."""
+
+import math
+from pathlib import Path
+
+import click
+
+from kws_export.cli.options import existing_file
+
+
+@click.command()
+@click.argument("file", type=existing_file)
+def inspect(file: Path) -> None:
+    """Show what a model FILE holds: operators, weights, opset, and its metadata as JSON.
+
+    \b
+    kws-export inspect models/softmax.onnx
+    """
+    import json
+    from collections import Counter
+
+    from kws_export.onnx_export import load_model
+
+    model, metadata = load_model(file)
+    operators = Counter(node.op_type for node in model.graph.node)
+    weights = sum(math.prod(w.dims) for w in model.graph.initializer)
+    click.echo(f"{file}: IR version {model.ir_version}, opset {model.opset_import[0].version}, {weights:,} weights")
+    click.echo("operators: " + ", ".join(f"{name} x{n}" for name, n in operators.most_common()))
+    click.echo(json.dumps(json.loads(metadata.to_json()), indent=2, ensure_ascii=False))
