@@ -16,7 +16,7 @@ import torch
 
 from kws_edge import evidence
 from kws_edge.audio import load
-from kws_edge.errors import ModelError
+from kws_edge.errors import ModelError, SettingError
 from kws_edge.evidence import LOGIT_LIMIT
 from kws_edge.metadata import Metadata
 from kws_edge.mfcc import FrontEnd, mfcc, pad
@@ -24,7 +24,7 @@ from kws_edge.model import KeywordModel
 from kws_edge.variants import VARIANTS, Variant
 from kws_export.head import evidential_head
 from kws_export.network import MatchboxNet
-from kws_export.onnx_export import OUTPUTS, build_model, load_model, save_model
+from kws_export.onnx_export import OUTPUTS, build_model, build_step_model, load_model, save_model
 
 FE = FrontEnd()
 LABELS = tuple("abcdefg")
@@ -57,11 +57,9 @@ def features(clips: list[np.ndarray]) -> torch.Tensor:
     return torch.from_numpy(np.stack([pad(mfcc(samples)) for samples in clips]))
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["3x1x64", "3x2x64"])
-def network(request: pytest.FixtureRequest, features: torch.Tensor) -> MatchboxNet:
+def as_trained(model: MatchboxNet, features: torch.Tensor) -> MatchboxNet:
     """Random weights, statistics of real speech, and logits that spread over about ±10 as after training."""
-    torch.manual_seed(request.param)
-    model = MatchboxNet(len(LABELS), repeat=request.param)
+    torch.manual_seed(1)
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name:
@@ -76,6 +74,11 @@ def network(request: pytest.FixtureRequest, features: torch.Tensor) -> MatchboxN
         model.classifier.weight *= scale
         model.classifier.bias *= scale
     return model
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["3x1x64", "3x2x64"])
+def network(request: pytest.FixtureRequest, features: torch.Tensor) -> MatchboxNet:
+    return as_trained(MatchboxNet(len(LABELS), repeat=request.param), features)
 
 
 def saved(network: MatchboxNet, folder: Path, variant: Variant, **options: Any) -> Path:
@@ -104,6 +107,25 @@ def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray],
     np.testing.assert_array_equal(actual["class"], expected["class"])
     for name in ("alpha", "vacuity", "entropy"):
         np.testing.assert_allclose(actual[name], expected[name], atol=tolerance, rtol=tolerance, err_msg=name)
+
+
+class Steps:
+    """The step form at work: a stream's frames in, float32 [n, coefficients], the outputs after the last one out."""
+
+    def __init__(self, network: MatchboxNet) -> None:
+        self.session = session(build_step_model(network, METADATA).SerializeToString())
+        self.states = {
+            node.name: np.zeros([1, *node.shape[1:]], np.float32)
+            for node in self.session.get_inputs()
+            if node.name.startswith("state_")
+        }
+
+    def push(self, frames: np.ndarray) -> dict[str, np.ndarray]:
+        names = [node.name for node in self.session.get_outputs()]
+        feed = {"mfcc": frames.T[np.newaxis].copy(), **self.states}
+        outputs = dict(zip(names, self.session.run(names, feed), strict=True))
+        self.states = {name: outputs[name.replace("state_", "next_")] for name in self.states}
+        return {name: outputs[name] for name in OUTPUTS}
 
 
 # --- the same numbers everywhere
@@ -313,3 +335,57 @@ def test_audio_that_does_not_fit_makes_the_run_fail(tmp_path: Path, n: int) -> N
     path = saved(MatchboxNet(len(LABELS)), tmp_path, VARIANTS["softmax"], with_front_end=True)
     with pytest.raises(Exception, match=r"Conv|Reshape|mfcc_window|spectrum"):
         session(path).run(None, {"audio": np.zeros((1, n), np.float32)})
+
+
+# --- a stream, step by step
+
+
+@pytest.fixture(scope="module")
+def unpadded(features: torch.Tensor) -> MatchboxNet:
+    return as_trained(MatchboxNet(len(LABELS), padding="valid"), features)
+
+
+@pytest.fixture(scope="module")
+def speech(clips: list[np.ndarray]) -> np.ndarray:
+    """A stream of some seconds: float32 [frames, coefficients]."""
+    return mfcc(np.concatenate(clips[:4]))
+
+
+def window_at(model: MatchboxNet, frames: np.ndarray, end: int) -> dict[str, np.ndarray]:
+    window = torch.from_numpy(frames[end - FE.frames : end].T.copy())[None]
+    with torch.inference_mode():
+        return reference(model(window), VARIANTS[METADATA.variant])
+
+
+def test_without_padding_the_file_is_the_network_too(
+    unpadded: MatchboxNet, features: torch.Tensor, tmp_path: Path
+) -> None:
+    run = session(saved(unpadded, tmp_path, VARIANTS["plugin_ce"])).run(list(OUTPUTS), {"mfcc": features.numpy()})
+    with torch.inference_mode():
+        assert_close(outputs_of(run), reference(unpadded(features), VARIANTS["plugin_ce"]))
+
+
+@pytest.mark.parametrize("step", [1, 3, 10, 128, 200])
+def test_steps_give_what_the_window_gives(unpadded: MatchboxNet, speech: np.ndarray, step: int) -> None:
+    steps = Steps(unpadded)
+    for end in range(step, len(speech) + 1, step):
+        outputs = steps.push(speech[end - step : end])
+        if end >= FE.frames and end % 50 < step:
+            assert_close(outputs, window_at(unpadded, speech, end))
+
+
+def test_a_whole_window_at_once_forgets_all_before_it(unpadded: MatchboxNet, speech: np.ndarray) -> None:
+    steps = Steps(unpadded)
+    steps.push(1e3 * np.random.default_rng(0).standard_normal((300, FE.n_mfcc)).astype(np.float32))
+    assert_close(steps.push(speech[: FE.frames]), window_at(unpadded, speech, FE.frames))
+
+
+def test_the_step_form_is_self_contained_and_standard(unpadded: MatchboxNet) -> None:
+    model = build_step_model(unpadded, METADATA)
+    assert {node.op_type for node in model.graph.node} <= OPERATORS | {"Concat", "Slice"}
+    assert {node.domain for node in model.graph.node} == {""}
+
+
+def test_a_padded_network_has_no_step_form(network: MatchboxNet) -> None:
+    with pytest.raises(SettingError, match='padding "same"'):
+        build_step_model(network, METADATA)

@@ -8,7 +8,7 @@ import pytest
 import soundfile as sf
 
 from kws_edge.errors import SettingError
-from kws_export.negatives import NegativeMix, Negatives, load_recordings, speech_bounds
+from kws_export.negatives import NegativeMix, Negatives, load_recordings
 from kws_export.speech_commands import ArrayDataset
 
 RATE = 16_000
@@ -120,25 +120,6 @@ def test_the_generator_alone_decides() -> None:
     assert not np.array_equal(a, c)
 
 
-# --- where a word is
-
-
-def test_bounds_hold_nearly_all_of_the_energy() -> None:
-    for clip in CLIPS:
-        start, end = speech_bounds(clip)
-        assert START <= start < START + 400
-        assert END - 400 < end <= END
-        assert np.square(clip[start:end]).sum() > 0.95 * np.square(clip).sum()
-
-
-def test_an_offset_does_not_move_the_bounds() -> None:
-    assert speech_bounds(CLIPS[0] + np.float32(0.2)) == pytest.approx(speech_bounds(CLIPS[0]), abs=20)
-
-
-def test_silence_has_the_bounds_of_the_clip() -> None:
-    assert speech_bounds(np.zeros(RATE, np.float32)) == (0, RATE)
-
-
 # --- recordings
 
 
@@ -158,7 +139,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def values(root: Path, *patterns: str) -> list[int]:
-    recordings = load_recordings([str(root / pattern) for pattern in patterns], root / "speech")
+    by_pattern = load_recordings([str(root / pattern) for pattern in patterns], root / "speech")
+    assert len(by_pattern) == len(patterns)
+    recordings = [recording for recordings in by_pattern for recording in recordings]
     assert all(r.dtype == np.int16 and np.ptp(r) == 0 for r in recordings)
     return sorted(int(r[0]) for r in recordings)
 

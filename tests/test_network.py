@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor, nn
 
 from kws_export import kernels, trunk
-from kws_export.network import BN_EPS, MatchboxNet, parameter_count
+from kws_export.network import BN_EPS, MatchboxNet, Padding, parameter_count
 from kws_export.ops import batch_norm, depthwise
 
 needs_kernels = pytest.mark.skipif(kernels.library() is None, reason="needs a C compiler (cc)")
@@ -33,9 +33,9 @@ def threads(request: pytest.FixtureRequest) -> int:
     return request.param
 
 
-def network(repeat: int = 1, classes: int = 12) -> MatchboxNet:
+def network(repeat: int = 1, classes: int = 12, padding: Padding = "same") -> MatchboxNet:
     """With normalisations that are not the identity, so that a scale or a shift in the wrong place shows."""
-    model = MatchboxNet(classes, repeat)
+    model = MatchboxNet(classes, repeat, padding=padding)
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name:
@@ -64,6 +64,8 @@ def plain(model: MatchboxNet, mfcc: Tensor) -> Tensor:
         x = (conv(block.convs[-1], x) + residual).relu()
     for layer in model.epilogue:
         x = conv(layer, x).relu()
+    if model.padding == "valid":
+        x = x[:, :, 54:74]
     return model.classifier(x.mean(2))
 
 
@@ -116,9 +118,12 @@ def test_batch_norm_is_torchs_with_residual_and_relu(relu: bool, with_residual: 
     torch.testing.assert_close(torch.autograd.grad(actual, inputs, dy), torch.autograd.grad(expected, inputs, dy))
 
 
-@pytest.mark.parametrize("repeat", [1, 2])
-def test_torch_path_is_the_plain_network_with_its_gradients(repeat: int) -> None:
-    model, x = network(repeat).double(), torch.randn(3, 64, 128, dtype=torch.float64)
+forms = pytest.mark.parametrize(("repeat", "padding"), [(1, "same"), (2, "same"), (1, "valid")])
+
+
+@forms
+def test_torch_path_is_the_plain_network_with_its_gradients(repeat: int, padding: Padding) -> None:
+    model, x = network(repeat, padding=padding).double(), torch.randn(3, 64, 128, dtype=torch.float64)
     expected, actual = plain(model, x), model(x)
     torch.testing.assert_close(actual, expected)
     weights = torch.randn_like(expected)
@@ -128,14 +133,14 @@ def test_torch_path_is_the_plain_network_with_its_gradients(repeat: int) -> None
 
 
 @needs_kernels
-@pytest.mark.parametrize("repeat", [1, 2])
+@forms
 # Among 128 clips some values lie so near to zero that float32 and float64 differ on the side of the ReLU, which changes
 # a gradient by a percent; torch's own float32 layers do the same.
 @pytest.mark.parametrize(("batch", "tolerance"), [(1, 1e-4), (2, 1e-4), (7, 1e-4), (128, 3e-2)])
 def test_compiled_path_is_the_torch_path_with_its_gradients(
-    batch: int, tolerance: float, repeat: int, threads: int
+    batch: int, tolerance: float, repeat: int, padding: Padding, threads: int
 ) -> None:
-    model, x = network(repeat), torch.randn(batch, 64, 128)
+    model, x = network(repeat, padding=padding), torch.randn(batch, 64, 128)
     actual = model(x)
     torch.set_num_threads(1)
     double = copy.deepcopy(model).double()
@@ -213,6 +218,15 @@ def test_a_shift_in_silence_does_not_change_the_logits() -> None:
 
 
 @needs_kernels
+def test_without_padding_nothing_beyond_the_window_is_seen() -> None:
+    model, x = network(padding="valid").eval(), torch.randn(2, 64, 256)
+    assert model.reach == 54
+    with torch.inference_mode():
+        # A longer input pools over more frames: the mean of windows whose pooled frames tile it.
+        tiles = [model(x[:, :, start : start + 128]) for start in range(0, 121, 20)]
+        torch.testing.assert_close(model(x[:, :, :248]), torch.stack(tiles).mean(0), rtol=1e-4, atol=1e-4)
+
+
 def test_input_that_is_not_contiguous() -> None:
     model, x = network(), torch.randn(3, 128, 64)
     torch.testing.assert_close(model(x.transpose(1, 2)), model(x.transpose(1, 2).contiguous()))

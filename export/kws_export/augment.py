@@ -5,7 +5,7 @@ noise are there because a microphone has them; each can be switched off in the r
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -13,10 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge.errors import SettingError
+from kws_edge.scenes import speech_bounds
 
 F32 = npt.NDArray[np.float32]
 
 _WHITE_NOISE = 960_000
+
+WORD_MARGIN = 1_280
+"""Samples, 80 ms: what `speech_bounds` may miss of a word's quiet beginning and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Augmentation:
     background_snr_db, background_probability : a stretch of a recorded noise, for some clips.
     pad_probability : how often a clip shorter than 1 s is put at a random place in a whole second of silence, as a
         stream shows it, instead of being taken at its own length, as a short file shows it.
+    stream_probability : how often a clip is shown as a stream shows it (`in_stream`), not as a file of a second does.
+    neighbour_probability : of those, how often other sound comes right before and after the word.
     time_masks, time_width : SpecAugment's masks over frames, and the widest.
     band_masks, band_width : SpecAugment's masks over coefficients, and the widest.
     cutouts : SpecCutout's rectangles, of at most the same widths.
@@ -46,6 +52,8 @@ class Augmentation:
     background_snr_db: tuple[float, float] = (5.0, 30.0)
     background_probability: float = 0.3
     pad_probability: float = 0.5
+    stream_probability: float = 0.0
+    neighbour_probability: float = 0.0
     time_masks: int = 2
     time_width: int = 25
     band_masks: int = 2
@@ -59,7 +67,7 @@ class Augmentation:
             if len(pair) != 2 or pair[0] > pair[1]:
                 raise SettingError(f"{name}={pair}; expected two numbers, the lower first")
             object.__setattr__(self, name, pair)
-        for name in ("gain_probability", "dc_probability", "background_probability", "pad_probability"):
+        for name in (f.name for f in fields(self) if f.name.endswith("_probability")):
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingError(f"{name}={getattr(self, name)}; expected 0 to 1")
         for name in ("shift_ms", "dc", "time_masks", "time_width", "band_masks", "band_width", "cutouts"):
@@ -108,6 +116,33 @@ def augment_samples(
     if rng.random() < s.dc_probability:
         x += np.float32(rng.uniform(-s.dc, s.dc))
     return np.clip(x, -1, 1, out=x)
+
+
+def in_stream(clip: F32, n: int, rng: np.random.Generator, neighbours: F32 | None = None) -> F32:
+    """A clip's word, whole, anywhere in a window that is longer than the clip.
+
+    Parameters
+    ----------
+    clip : float32 [m], m at most n.
+    neighbours : float32 [n], what else the window holds up to `WORD_MARGIN` before and after the word; None for
+        silence around the clip.
+
+    Returns
+    -------
+    float32 [n], a new array.
+    """
+    start, end = speech_bounds(clip)
+    margin = min(WORD_MARGIN, (n - (end - start)) // 2)
+    at = int(rng.integers(margin, n - (end - start) - margin + 1))  # where the word begins in the window
+    if neighbours is None:
+        out = np.zeros(n, np.float32)
+        first, last = 0, len(clip)
+    else:
+        out = neighbours.copy()
+        first, last = max(0, start - WORD_MARGIN), min(len(clip), end + WORD_MARGIN)
+    first, last = max(first, start - at), min(last, start - at + n)
+    out[at - start + first : at - start + last] = clip[first:last]
+    return out
 
 
 def augment_mfcc(mfcc: F32, settings: Augmentation, rng: np.random.Generator) -> F32:

@@ -5,6 +5,7 @@ batch is the same however many processes or loader workers share it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
-from kws_export.augment import Augmentation, augment_mfcc, augment_samples
+from kws_export.augment import Augmentation, augment_mfcc, augment_samples, in_stream
 from kws_export.features import window_features
 from kws_export.negatives import NO_WORD, Negatives
-from kws_export.speech_commands import ArrayDataset, as_float
+from kws_export.speech_commands import CLIP_SAMPLES, ArrayDataset, as_float
 
 F32 = npt.NDArray[np.float32]
 
@@ -71,6 +72,8 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         _refuse_short(data, front_end)
         self.data, self.noises, self.front_end, self.augmentation = data, noises, front_end, augmentation
         self.seed, self.epoch, self.negatives = seed, epoch, negatives
+        self.stream_samples = front_end.window + (front_end.frames - 1) * front_end.hop
+        self.unshifted = replace(augmentation, shift_ms=0.0)  # in a stream the word's place is drawn already
         extra = round(batch * negatives.mix.share) if negatives else 0
         if batch - extra < 1 or batch < world_size:
             raise SettingError(f"batch={batch}, {extra} of it negatives, for {world_size} processes; expected more")
@@ -92,15 +95,24 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         return torch.from_numpy(features), torch.from_numpy(labels)
 
     def _window(self, step: int, column: int) -> F32:
-        clip = self.order[step, column]
+        clip, settings = self.order[step, column], self.augmentation
         rng = np.random.Generator(np.random.PCG64([self.seed, self.epoch, step, column]))
+        in_stream = settings.stream_probability > 0 and rng.random() < settings.stream_probability
         if clip == NO_WORD and self.negatives:
-            samples = self.negatives.draw(rng)
+            samples = self.negatives.draw(rng, self.stream_samples if in_stream else CLIP_SAMPLES)
             length = len(samples)
         else:
             samples, length = as_float(self.data.samples[clip]), int(self.data.lengths[clip])
-        x = augment_samples(samples, length, self.noises, self.augmentation, rng)
-        return augment_mfcc(window_features(x, self.front_end), self.augmentation, rng)
+            if in_stream:
+                samples, length = self._in_stream(samples[:length], rng), self.stream_samples
+        x = augment_samples(samples, length, self.noises, self.unshifted if in_stream else settings, rng)
+        return augment_mfcc(window_features(x, self.front_end), settings, rng)
+
+    def _in_stream(self, clip: F32, rng: np.random.Generator) -> F32:
+        neighbours = None
+        if self.negatives and rng.random() < self.augmentation.neighbour_probability:
+            neighbours = self.negatives.other(self.stream_samples, rng)
+        return in_stream(clip, self.stream_samples, rng, neighbours)
 
     def loader(self, workers: int) -> DataLoader[tuple[Tensor, Tensor]]:
         """The batches in order, made by `workers` processes ahead of the network; 0 makes them in line."""

@@ -321,22 +321,26 @@ static void pointwise_weight(const Convolution *conv, int64_t T, Tile x, Tile dy
 }
 
 /* Mask the gradient of an activation by its ReLU, write it out, add up what the batch normalisations before it need:
- * sums, double [3][channels], of grad, grad * raw and grad * raw2. grad_step 0: the gradient is constant in time. */
+ * sums, double [3][channels], of grad, grad * raw and grad * raw2. grad_step 0: the gradient is constant in time, in
+ * the frames from `from` to before `to`, and zero in the others. */
 static void masked_gradient(const Activation *a, int64_t clip, int64_t channels, int64_t T, Tile active,
-                            const float *grad, int64_t grad_stride, int64_t grad_step, float *out, double *sums)
+                            const float *grad, int64_t grad_stride, int64_t grad_step, int64_t from, int64_t to,
+                            float *out, double *sums)
 {
     for (int64_t c = 0; c < channels; c += LANES) {
         int64_t at = (clip * channels + c) * T;
         const float *y = active.data + c / LANES * active.stride;
         const float *g = grad + c / LANES * grad_stride;
         const float *x = a->raw + at, *x2 = a->raw2 ? a->raw2 + at : x;
-        float *to = out + at;
+        float *d = out + at;
         v8 sum[3][2] = {0};
-        for (int64_t t = 0; t < T; t++, g += grad_step)
+        memset(d, 0, from * LANES * sizeof *d);
+        memset(d + to * LANES, 0, (T - to) * LANES * sizeof *d);
+        for (int64_t t = from; t < to; t++, g += grad_step)
             for (int h = 0; h < 2; h++) {
                 int64_t i = t * LANES + 8 * h;
                 v8 m = where_positive(load(y + i), load(g + 8 * h));
-                store(to + i, m);
+                store(d + i, m);
                 sum[0][h] += m;
                 sum[1][h] += m * load(x + i);
                 sum[2][h] += m * load(x2 + i);
@@ -418,7 +422,7 @@ int stage_backward(int64_t first, int64_t last, int64_t T, const Activation *inp
                 pointwise_input(conv2, 1, T, dy, dx, &ahead);
         }
         if (d_input)
-            masked_gradient(input, clip, conv->in, T, x, dx.data, dx.stride, LANES, d_input, input_sums);
+            masked_gradient(input, clip, conv->in, T, x, dx.data, dx.stride, LANES, 0, T, d_input, input_sums);
     }
     free(x.memory);
     free(u.memory);
@@ -427,8 +431,9 @@ int stage_backward(int64_t first, int64_t last, int64_t T, const Activation *inp
     return failed;
 }
 
-/* pooled [B][channels]: the activation's mean over time. Returns 0, or 1 without memory. */
-int pool_forward(int64_t first, int64_t last, int64_t T, int64_t channels, const Activation *input, float *pooled)
+/* pooled [B][channels]: the activation's mean over all but `edge` frames at each end. Returns 0, or 1 without memory. */
+int pool_forward(int64_t first, int64_t last, int64_t T, int64_t channels, int64_t edge, const Activation *input,
+                 float *pooled)
 {
     Tile x = {0};
     int failed = !tile_create(&x, channels, T, 0);
@@ -437,24 +442,26 @@ int pool_forward(int64_t first, int64_t last, int64_t T, int64_t channels, const
         for (int64_t c = 0; c < channels; c += 8) {
             const float *h = x.data + c / LANES * x.stride + (c & 8);
             v8 sum = {0};
-            for (int64_t t = 0; t < T * LANES; t += LANES)
-                sum += load(h + t);
-            store(pooled + clip * channels + c, sum / (float)T);
+            for (int64_t t = edge; t < T - edge; t++)
+                sum += load(h + t * LANES);
+            store(pooled + clip * channels + c, sum / (float)(T - 2 * edge));
         }
     }
     free(x.memory);
     return failed;
 }
 
-/* The gradient of pool_forward: d_pooled [B][channels] is already divided by T. Returns 0, or 1 without memory. */
-int pool_backward(int64_t first, int64_t last, int64_t T, int64_t channels, const Activation *input,
+/* The gradient of pool_forward: d_pooled [B][channels] is already divided by the number of frames. Returns 0, or 1
+ * without memory. */
+int pool_backward(int64_t first, int64_t last, int64_t T, int64_t channels, int64_t edge, const Activation *input,
                   const float *d_pooled, float *d_input, double *input_sums)
 {
     Tile x = {0};
     int failed = !tile_create(&x, channels, T, 0);
     for (int64_t clip = first; clip < last && !failed; clip++) {
         activate(input, clip, channels, T, x);
-        masked_gradient(input, clip, channels, T, x, d_pooled + clip * channels, LANES, 0, d_input, input_sums);
+        masked_gradient(input, clip, channels, T, x, d_pooled + clip * channels, LANES, 0, edge, T - edge, d_input,
+                        input_sums);
     }
     free(x.memory);
     return failed;

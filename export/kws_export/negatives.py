@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from kws_edge.audio import load
 from kws_edge.errors import SettingError
+from kws_edge.scenes import speech_bounds
 from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, ArrayDataset, as_float, held_out
 
 F32 = npt.NDArray[np.float32]
@@ -32,15 +33,17 @@ class NegativeMix:
     Attributes
     ----------
     share : of every batch; 0 trains on words alone, as the paper does.
-    partial, reversed, noise, other : relative weights of the kinds. `partial` is a word cut off by the window's edge,
-        `reversed` a word played backwards (speech-like, no word), `noise` background noise or near silence, `other`
-        a second of the recordings given as negatives: other speech, other words, other sounds.
+    partial, reversed, spliced, noise, other : relative weights of the kinds. `partial` is a word cut off by the
+        window's edge, `reversed` a word played backwards (speech-like, no word), `spliced` the second half of one word
+        and then the first half of another, `noise` background noise or near silence, `other` a piece of the recordings
+        given as negatives: other speech, other words, other sounds.
     most_visible : of a partial word, the largest part that the window shows.
     """
 
     share: float = 0.0
     partial: float = 0.4
     reversed: float = 0.1
+    spliced: float = 0.0
     noise: float = 0.15
     other: float = 0.35
     most_visible: float = 0.45
@@ -55,9 +58,9 @@ class NegativeMix:
             raise SettingError(f"negatives: most_visible={self.most_visible}; expected between 0 and 1")
 
     @property
-    def weights(self) -> tuple[float, float, float, float]:
-        """Of the kinds, in the order partial, reversed, noise, other."""
-        return self.partial, self.reversed, self.noise, self.other
+    def weights(self) -> tuple[float, ...]:
+        """Of the kinds, in the order partial, reversed, spliced, noise, other."""
+        return self.partial, self.reversed, self.spliced, self.noise, self.other
 
 
 class Negatives:
@@ -69,28 +72,33 @@ class Negatives:
         """`words` are the training clips, `noises` float32 and `others` int16 recordings at the same rate."""
         self.words, self.noises, self.others, self.mix = words, noises, others, mix
         weights = np.array(mix.weights)
-        for name, recordings, kind in (("noise", noises, 2), ("other", others, 3)):
+        for name, recordings, kind in (("noise", noises, 3), ("other", others, 4)):
             if weights[kind] > 0 and not recordings:
                 raise SettingError(f"negatives: weight {name}={weights[kind]}, but no such recordings were given")
-        self._kinds: tuple[Callable[[np.random.Generator], F32], ...]
-        self._kinds = (self._partial, self._reversed, self._noise, self._other)
+        self._kinds: tuple[Callable[[int, np.random.Generator], F32], ...]
+        self._kinds = (self._partial, self._reversed, self._spliced, self._noise, self.other)
         self._weights = weights / weights.sum()
         seconds = np.array([max(1.0, len(o) / CLIP_SAMPLES) for o in others])
         self._other_odds = seconds / seconds.sum() if others else seconds
 
-    def draw(self, rng: np.random.Generator) -> F32:
-        """One window: float32 [16000], full scale ±1, before augmentation."""
-        return self._kinds[int(rng.choice(4, p=self._weights))](rng)
+    def draw(self, rng: np.random.Generator, n: int = CLIP_SAMPLES) -> F32:
+        """One window: float32 [n], full scale ±1, before augmentation; n at least `CLIP_SAMPLES`."""
+        return self._kinds[int(rng.choice(len(self._kinds), p=self._weights))](n, rng)
 
-    def _word(self, rng: np.random.Generator) -> F32:
-        i = int(rng.integers(len(self.words.labels)))
-        return as_float(self.words.samples[i])
+    def other(self, n: int, rng: np.random.Generator) -> F32:
+        """A random stretch of a random recording, longer ones oftener; a shorter one lies anywhere in silence. [n]."""
+        recording = self.others[int(rng.choice(len(self.others), p=self._other_odds))]
+        return as_float(_stretch(recording, n, rng))
 
-    def _partial(self, rng: np.random.Generator) -> F32:
-        word = self._word(rng)
-        start, end = speech_bounds(word)
+    def _word(self, rng: np.random.Generator) -> tuple[F32, int, int]:
+        """A clip, and where its word lies."""
+        word = as_float(self.words.samples[int(rng.integers(len(self.words.labels)))])
+        return word, *speech_bounds(word)
+
+    def _partial(self, n: int, rng: np.random.Generator) -> F32:
+        word, start, end = self._word(rng)
         visible = int((end - start) * rng.uniform(0.05, self.mix.most_visible))
-        out = np.zeros_like(word)
+        out = np.zeros(n, np.float32)
         if rng.random() < 0.5:  # entering: its beginning at the window's end
             kept = word[: start + visible]
             out[len(out) - len(kept) :] = kept
@@ -99,31 +107,26 @@ class Negatives:
             out[: len(kept)] = kept
         return out
 
-    def _reversed(self, rng: np.random.Generator) -> F32:
-        return self._word(rng)[::-1].copy()
+    def _reversed(self, n: int, rng: np.random.Generator) -> F32:
+        return _stretch(self._word(rng)[0][::-1], n, rng)
 
-    def _noise(self, rng: np.random.Generator) -> F32:
+    def _spliced(self, n: int, rng: np.random.Generator) -> F32:
+        halves = []
+        for second in (True, False):
+            word, start, end = self._word(rng)
+            middle = (start + end) // 2
+            halves.append(word[middle:end] if second else word[start:middle])
+        return _stretch(np.concatenate(halves), n, rng)
+
+    def _noise(self, n: int, rng: np.random.Generator) -> F32:
         if rng.random() < 0.25:  # near silence: what augmentation's white noise adds is all there is
-            return np.zeros(CLIP_SAMPLES, np.float32)
+            return np.zeros(n, np.float32)
         noise = self.noises[int(rng.integers(len(self.noises)))]
-        return _second(noise, rng) * np.float32(10 ** (rng.uniform(-30, 6) / 20))
-
-    def _other(self, rng: np.random.Generator) -> F32:
-        recording = self.others[int(rng.choice(len(self.others), p=self._other_odds))]
-        return as_float(_second(recording, rng))
+        return _stretch(noise, n, rng) * np.float32(10 ** (rng.uniform(-30, 6) / 20))
 
 
-def speech_bounds(samples: F32) -> tuple[int, int]:
-    """Where the word is in a clip: the samples between which its energy rises from 2 % to 98 %. [n] → (start, end)."""
-    energy = np.cumsum(np.square(samples - samples.mean(), dtype=np.float64))
-    if energy[-1] == 0:
-        return 0, len(samples)
-    start, end = np.searchsorted(energy, energy[-1] * np.array([0.02, 0.98]))
-    return int(start), int(max(end, start + 1))
-
-
-def load_recordings(patterns: Sequence[str], data_root: Path) -> list[npt.NDArray[np.int16]]:
-    """Decode the recordings that the patterns name, leaving out the clips that the data set holds out.
+def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[npt.NDArray[np.int16]]]:
+    """Decode the recordings that each pattern names, leaving out the clips that the data set holds out.
 
     Parameters
     ----------
@@ -132,7 +135,7 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[npt.NDArra
 
     Returns
     -------
-    int16 recordings at 16 kHz, of any length.
+    For each pattern, its int16 recordings at 16 kHz, of any length.
 
     Raises
     ------
@@ -146,7 +149,7 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[npt.NDArra
         if not paths:
             raise SettingError(f"no recording at {pattern}; looked for {', '.join(EXTENSIONS)}")
         kept = [path for path in paths if f"{path.parent.name}/{path.stem}" not in excluded]
-        recordings += [_to_int16(load(path).samples) for path in kept]
+        recordings.append([_to_int16(load(path).samples) for path in kept])
     return recordings
 
 
@@ -160,13 +163,13 @@ def _to_int16(samples: F32) -> npt.NDArray[np.int16]:
     return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
 
 
-def _second(recording: npt.NDArray[Sample], rng: np.random.Generator) -> npt.NDArray[Sample]:
-    """A random second of a recording; a shorter one lies at a random place in silence."""
-    room = len(recording) - CLIP_SAMPLES
+def _stretch(recording: npt.NDArray[Sample], n: int, rng: np.random.Generator) -> npt.NDArray[Sample]:
+    """A random stretch of n samples, a new array; a shorter recording lies at a random place in silence."""
+    room = len(recording) - n
     if room >= 0:
         start = int(rng.integers(room + 1))
-        return recording[start : start + CLIP_SAMPLES]
-    out = np.zeros(CLIP_SAMPLES, recording.dtype)
+        return recording[start : start + n].copy()
+    out = np.zeros(n, recording.dtype)
     start = int(rng.integers(-room + 1))
     out[start : start + len(recording)] = recording
     return out

@@ -8,14 +8,18 @@ On a CPU trunk.py computes it with compiled kernels, else ops.py with torch, whe
 input and output are batch-first.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from kws_export import trunk
 from kws_export.ops import batch_norm, depthwise
+
+Padding = Literal["same", "valid"]
 
 BN_EPS = 1e-3
 BN_MOMENTUM = 0.1
@@ -73,6 +77,11 @@ class Conv(nn.Module):
         self.pointwise = nn.Parameter(_uniform(inputs, outputs, inputs))
         self.norm = Norm(outputs)
 
+    @property
+    def reach(self) -> int:
+        """How many frames to either side an output depends on."""
+        return self.kernel // 2 * self.dilation
+
     def forward(self, x: Tensor, *, residual: Tensor | None = None, relu: bool = True) -> Tensor:
         """[inputs, B, T] → [outputs, B, T]."""
         _, B, T = x.shape
@@ -128,10 +137,15 @@ class Block(nn.Module):
 class MatchboxNet(nn.Module):
     """MFCC [B, 64, 128] → logits [B, classes]."""
 
-    def __init__(self, classes: int, repeat: int = 1, coefficients: int = 64) -> None:
-        """Build the network; `repeat` is R in 3xRx64."""
+    def __init__(self, classes: int, repeat: int = 1, coefficients: int = 64, padding: Padding = "same") -> None:
+        """Build the network; `repeat` is R in 3xRx64.
+
+        With `padding` "same" the pool takes every frame, and those near the edges have seen zeros beyond the window.
+        With "valid" it takes only frames that have not: what a window gives is then a mean over frames that each
+        depend on their own `2 * reach + 1` frames of MFCC alone, so that in a stream they are computed once.
+        """
         super().__init__()
-        self.classes, self.repeat, self.coefficients = classes, repeat, coefficients
+        self.classes, self.repeat, self.coefficients, self.padding = classes, repeat, coefficients, padding
         self.prologue = Conv(coefficients, 128, 11)
         self.blocks = nn.ModuleList(
             Block(128 if i == 0 else BLOCK_CHANNELS, BLOCK_CHANNELS, kernel, repeat)
@@ -140,6 +154,13 @@ class MatchboxNet(nn.Module):
         self.epilogue = nn.ModuleList([Conv(BLOCK_CHANNELS, 128, 29, dilation=2), Conv(128, 128)])
         self.classifier = nn.Linear(128, classes)
 
+    @property
+    def reach(self) -> int:
+        """How many frames to either side an activation before the pool depends on: 54 at R = 1."""
+        blocks = (block.convs for block in self.blocks if isinstance(block, Block))
+        convs = [self.prologue, *itertools.chain(*blocks), *self.epilogue]
+        return sum(conv.reach for conv in convs if isinstance(conv, Conv))
+
     def layers(self) -> Iterator[nn.Module]:
         """The modules between input and pooling, in order."""
         yield self.prologue
@@ -147,14 +168,15 @@ class MatchboxNet(nn.Module):
         yield from self.epilogue
 
     def forward(self, mfcc: Tensor) -> Tensor:
-        """float32 [B, 64, T] → float32 [B, classes]; T a multiple of 64."""
+        """float32 [B, 64, T] → float32 [B, classes]; T a multiple of 64, with padding "valid" above 2 * reach."""
+        edge = self.reach if self.padding == "valid" else 0
         stages = [stage for layer in self.layers() for stage in layer.stages()]  # type: ignore[operator]
         if trunk.available(mfcc, stages):
-            return self.classifier(trunk.pooled(mfcc, stages, BN_EPS))
+            return self.classifier(trunk.pooled(mfcc, stages, BN_EPS, edge))
         x = mfcc.transpose(0, 1).contiguous()
         for layer in self.layers():
             x = layer(x)
-        return self.classifier(x.mean(2).T)
+        return self.classifier(x[:, :, edge : x.shape[2] - edge].mean(2).T)
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -7,6 +7,7 @@ depthwise convolution falls back to a slow general path.
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import onnx
 import torch
 from onnx import TensorProto, checker, helper, numpy_helper
 
-from kws_edge.errors import ModelError
+from kws_edge.errors import ModelError, SettingError
 from kws_edge.evidence import LOGIT_LIMIT
 from kws_edge.metadata import KEY, Metadata
 from kws_edge.mfcc import FrontEnd, dct_matrix, mel_filterbank
@@ -50,7 +51,7 @@ class _Graph:
 
 
 def build_model(network: MatchboxNet, metadata: Metadata, *, with_front_end: bool = False) -> onnx.ModelProto:
-    """Write the whole graph.
+    """Write the whole graph, from a window to the head's outputs.
 
     Parameters
     ----------
@@ -66,13 +67,39 @@ def build_model(network: MatchboxNet, metadata: Metadata, *, with_front_end: boo
     else:
         source = helper.make_tensor_value_info("mfcc", TensorProto.FLOAT, ["batch", fe.n_mfcc, fe.frames])
         features = g.add("Unsqueeze", "mfcc", g.weight("axis_height", [2], np.int64), name="mfcc_2d")
-    with torch.no_grad():
-        logits = _network(g, features, network)
-    _head(g, logits, get_variant(metadata.variant), network.classes)
+    _network(g, features, network, metadata, _Padded() if network.padding == "same" else _Unpadded())
+    return _finish(g, metadata, [source])
+
+
+def build_step_model(network: MatchboxNet, metadata: Metadata) -> onnx.ModelProto:
+    """Write the graph of a stream's next frames, which carries what it still needs of the earlier ones as states.
+
+    Inputs are `mfcc` float32 [batch, coefficients, new frames] and, for each convolution over time and the pool, a
+    `state_NAME` float32 [batch, channels, 1, frames], zeros at a stream's start; each comes out as `next_NAME`. The
+    other outputs are those of `build_model` for the window that ends with the last new frame; they are equal to its
+    once `frames` frames have been given, whether one by one or all at once, whatever the states then held.
+
+    Raises
+    ------
+    SettingError : the network's padding is "same", so that its windows depend on their edges.
+    """
+    if network.padding != "valid":
+        raise SettingError('a network with padding "same"; only one trained with padding "valid" has a step form')
+    fe, g, states = metadata.front_end, _Graph(), _States()
+    source = helper.make_tensor_value_info("mfcc", TensorProto.FLOAT, ["batch", fe.n_mfcc, "new_frames"])
+    features = g.add("Unsqueeze", "mfcc", g.weight("axis_height", [2], np.int64), name="mfcc_2d")
+    _network(g, features, network, metadata, states)
+    return _finish(g, metadata, [source, *states.inputs], states.outputs)
+
+
+def _finish(
+    g: _Graph, metadata: Metadata, inputs: list[onnx.ValueInfoProto], states: Sequence[onnx.ValueInfoProto] = ()
+) -> onnx.ModelProto:
     types = (TensorProto.INT64, TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.FLOAT)
-    shapes: tuple[list[str | int], ...] = (["batch"], ["batch", network.classes], ["batch"], ["batch"])
+    shapes: tuple[list[str | int], ...] = (["batch"], ["batch", len(metadata.labels)], ["batch"], ["batch"])
     sinks = [helper.make_tensor_value_info(*spec) for spec in zip(OUTPUTS, types, shapes, strict=True)]
-    graph = helper.make_graph(g.nodes, metadata.name, [source], sinks, initializer=list(g.weights.values()))
+    weights = list(g.weights.values())
+    graph = helper.make_graph(g.nodes, metadata.name, inputs, [*sinks, *states], initializer=weights)
     model = helper.make_model(
         graph,
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -104,41 +131,110 @@ def load_model(path: Path) -> tuple[onnx.ModelProto, Metadata]:
     return model, Metadata.from_json(properties[KEY])
 
 
-def _network(g: _Graph, x: str, network: MatchboxNet) -> str:
-    x = _conv(g, x, network.prologue, "prologue")
+class _Padded:
+    """A window with zeros beyond its edges: every layer gives as many frames as it takes."""
+
+    padded = True
+
+    def extended(self, g: _Graph, x: str, channels: int, frames: int, name: str) -> str:
+        """What a layer takes in that needs so many frames besides those that it gives."""
+        return x
+
+
+class _Unpadded(_Padded):
+    """A window and nothing else: every convolution over time gives fewer frames than it takes."""
+
+    padded = False
+
+
+class _States(_Unpadded):
+    """A stream's next frames: what earlier ones a layer needs comes in as its state, and goes out as the next."""
+
+    def __init__(self) -> None:
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.outputs: list[onnx.ValueInfoProto] = []
+
+    def extended(self, g: _Graph, x: str, channels: int, frames: int, name: str) -> str:
+        for kind, prefix in ((self.inputs, "state"), (self.outputs, "next")):
+            kind.append(
+                helper.make_tensor_value_info(f"{prefix}_{name}", TensorProto.FLOAT, ["batch", channels, 1, frames])
+            )
+        joined = g.add("Concat", f"state_{name}", x, name=f"{name}_joined", axis=3)
+        _last(g, joined, frames, f"next_{name}")
+        return joined
+
+
+def _last(g: _Graph, x: str, frames: int, name: str) -> str:
+    """The last frames of [batch, channels, 1, frames]."""
+    bounds = g.weight(f"last_{frames}", [-frames], np.int64), g.weight("end", [np.iinfo(np.int64).max], np.int64)
+    return g.add("Slice", x, *bounds, g.weight("axis_frames", [3], np.int64), name=name)
+
+
+@torch.no_grad()
+def _network(g: _Graph, x: str, network: MatchboxNet, metadata: Metadata, edges: _Padded) -> None:
+    """From features [batch, coefficients, 1, frames] to the head's outputs."""
+    x = _conv(g, x, network.prologue, "prologue", edges)
     for i, block in enumerate(network.blocks, 1):
         assert isinstance(block, Block)
-        residual = _conv(g, x, block.residual, f"block{i}_residual", relu=False)
-        last = len(block.convs) - 1
-        for j, conv in enumerate(block.convs):
+        *first, last = block.convs
+        shortcut = x
+        for j, conv in enumerate(first, 1):
             assert isinstance(conv, Conv)
-            x = _conv(g, x, conv, f"block{i}_{j + 1}", residual=residual if j == last else None)
+            x = _conv(g, x, conv, f"block{i}_{j}", edges)
+        assert isinstance(last, Conv)
+        x = _conv(g, x, last, f"block{i}_{len(block.convs)}", edges, block.residual, shortcut)
     for i, conv in enumerate(network.epilogue, 1):
         assert isinstance(conv, Conv)
-        x = _conv(g, x, conv, f"epilogue{i}")
-    pooled = g.add("GlobalAveragePool", x, name="pooled")
-    flat = g.add("Flatten", pooled, name="pooled_flat", axis=1)
+        x = _conv(g, x, conv, f"epilogue{i}", edges)
+    if isinstance(edges, _States):
+        pooled = metadata.front_end.frames - 2 * network.reach
+        x = _last(g, edges.extended(g, x, network.classifier.in_features, pooled - 1, "pool"), pooled, "pool_window")
+    flat = g.add("Flatten", g.add("GlobalAveragePool", x, name="pooled"), name="pooled_flat", axis=1)
     weight = g.weight("classifier_weight", network.classifier.weight.numpy(force=True))
     bias = g.weight("classifier_bias", network.classifier.bias.numpy(force=True))
-    return g.add("Gemm", flat, weight, bias, name="logits", transB=1)
+    logits = g.add("Gemm", flat, weight, bias, name="logits", transB=1)
+    _head(g, logits, get_variant(metadata.variant), network.classes)
 
 
-def _conv(g: _Graph, x: str, conv: Conv, name: str, *, residual: str | None = None, relu: bool = True) -> str:
+def _conv(
+    g: _Graph, x: str, conv: Conv, name: str, edges: _Padded, residual: Conv | None = None, shortcut: str = ""
+) -> str:
+    """A layer, with the 1×1 `residual` of `shortcut` added where there is one, and its ReLU.
+
+    Without padding the shortcut, which then is x, must lose the frames that the layer's output lacks. So it goes
+    through the layer: beside each channel's taps stands a channel that picks the middle frame, and the pointwise
+    convolution has the residual's weights for those.
+    """
+    weight, bias = _folded(conv)
     if conv.kernel > 1:
-        taps = conv.depthwise.numpy(force=True)[:, None, None, :]  # [C, 1, 1, k]
-        reach = conv.dilation * (conv.kernel // 2)
+        taps = conv.depthwise.numpy(force=True)
+        x = edges.extended(g, x, len(taps), 2 * conv.reach, name)
+        if residual is not None and not edges.padded:
+            x = g.add("Concat", x, x, name=f"{name}_twice", axis=1)
+            middle = np.eye(1, conv.kernel, conv.kernel // 2, dtype=np.float32)
+            taps = np.concatenate([taps, middle.repeat(len(taps), axis=0)])
+            weight, bias = np.concatenate([weight, _folded(residual)[0]], axis=1), bias + _folded(residual)[1]
+        pads = [0, conv.reach, 0, conv.reach] if edges.padded else [0, 0, 0, 0]
         x = g.add(
-            "Conv", x, g.weight(f"{name}_depthwise_weight", taps),
+            "Conv", x, g.weight(f"{name}_depthwise_weight", taps[:, None, None, :]),
             name=f"{name}_depthwise", group=len(taps), kernel_shape=[1, conv.kernel],
-            dilations=[1, conv.dilation], pads=[0, reach, 0, reach],
+            dilations=[1, conv.dilation], pads=pads,
         )  # fmt: skip
+    y = _pointwise(g, x, name, weight, bias)
+    if residual is not None and edges.padded:
+        y = g.add("Add", y, _pointwise(g, shortcut, f"{name}_residual", *_folded(residual)), name=f"{name}_sum")
+    return g.add("Relu", y, name=f"{name}_relu")
+
+
+def _pointwise(g: _Graph, x: str, name: str, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> str:
+    parameters = g.weight(f"{name}_weight", weight[:, :, None, None]), g.weight(f"{name}_bias", bias)
+    return g.add("Conv", x, *parameters, name=f"{name}_pointwise", kernel_shape=[1, 1])
+
+
+def _folded(conv: Conv) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """A layer's pointwise weights [out, in] and bias [out] with its normalisation in them."""
     scale, shift = conv.norm.affine()
-    folded = (conv.pointwise * scale[:, None]).numpy(force=True)[:, :, None, None]
-    weight, bias = g.weight(f"{name}_weight", folded), g.weight(f"{name}_bias", shift.numpy(force=True))
-    y = g.add("Conv", x, weight, bias, name=f"{name}_pointwise", kernel_shape=[1, 1])
-    if residual is not None:
-        y = g.add("Add", y, residual, name=f"{name}_sum")
-    return g.add("Relu", y, name=f"{name}_relu") if relu else y
+    return (conv.pointwise * scale[:, None]).numpy(force=True), shift.numpy(force=True)
 
 
 def _head(g: _Graph, logits: str, variant: Variant, K: int) -> None:

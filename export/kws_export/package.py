@@ -1,7 +1,7 @@
 """From a training run to the files that ship: calibrated ONNX, model card, scores for reports."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Checkpoint:
         saved = load_checkpoint(path)
         recipe, labels = Recipe.from_dict(saved["recipe"]), tuple(saved["labels"])
         front_end = FrontEnd.from_dict(saved["front_end"])
-        network = MatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc)
+        network = MatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding)
         network.load_state_dict(saved["model"])
         return cls(network.eval(), recipe, labels, front_end, saved["epoch"])
 
@@ -123,17 +123,8 @@ def package(
         others = _score_other_words(model, checkpoint, data_root, cache)
         if others:
             others.save(checkpoint_file.parent / "scores-other-words.npz")
-    thresholds = calibrate(scored["validation"])
-    metadata = replace(
-        metadata,
-        thresholds=thresholds,
-        calibration={
-            "split": "validation",
-            "clips": len(data["validation"]),
-            "method": "largest coverage whose accepted accuracy reaches the target (to 1e-6)",
-        },
-        accuracy={split: s.accuracy() for split, s in scored.items()},
-    )
+    metadata = calibrated(metadata, scored)
+    thresholds = metadata.thresholds
     save_model(build_model(checkpoint.network, metadata), out)
     if with_front_end:
         save_model(build_model(checkpoint.network, metadata, with_front_end=True), out.with_suffix(".audio.onnx"))
@@ -148,6 +139,20 @@ def package(
             line = f"test at {by} {point.target}: accepted {point.accepted_accuracy}, coverage {point.coverage:.4f}"
             report(line + (f", other words withheld {withheld[by][i]:.4f}" if others else ""))
     return metadata
+
+
+def calibrated(metadata: Metadata, scored: Mapping[str, Scored]) -> Metadata:
+    """Metadata with the thresholds that the validation clips give, and with the accuracy on both splits."""
+    return replace(
+        metadata,
+        thresholds=calibrate(scored["validation"]),
+        calibration={
+            "split": "validation",
+            "clips": len(scored["validation"].truth),
+            "method": "largest coverage whose accepted accuracy reaches the target (to 1e-6)",
+        },
+        accuracy={split: scored[split].accuracy() for split in ("validation", "test")},
+    )
 
 
 def _score_other_words(model: KeywordModel, checkpoint: Checkpoint, data_root: Path, cache: Path) -> Scored | None:

@@ -5,12 +5,13 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from kws_edge.errors import SettingError
 from kws_edge.variants import get_variant
 from kws_export.augment import Augmentation
 from kws_export.negatives import NegativeMix
+from kws_export.network import Padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Recipe:
     labels : the words, in the order of the outputs; empty for every word with more than `min_clips` training clips.
     min_clips : see `labels`.
     repeat : R of MatchboxNet-3xRx64.
+    padding : "same", or "valid" for a network that a stream computes hop by hop; see network.py.
     epochs, batch : length of the run, clips per optimiser step over all processes.
     seed : of the weights, the sampling and the augmentation.
     balance : 0 draws clips as they come, 1 draws every word equally often, between them by n^(1 - balance).
@@ -42,6 +44,7 @@ class Recipe:
     labels: tuple[str, ...] = ()
     min_clips: int = 300
     repeat: int = 1
+    padding: Padding = "same"
     epochs: int = 200
     batch: int = 128
     seed: int = 1
@@ -77,6 +80,11 @@ class Recipe:
         if min(self.warmup, self.hold) < 0 or self.warmup + self.hold > 1:
             raise SettingError(
                 f"recipe {self.name}: warmup={self.warmup}, hold={self.hold}; expected at least 0, together at most 1"
+            )
+        if self.padding == "valid" and self.repeat > 1:
+            raise SettingError(
+                f'recipe {self.name}: padding "valid" with repeat={self.repeat}, where one activation depends on more '
+                "frames than a window has; expected repeat=1"
             )
         if not 0 <= self.balance <= 1:
             raise SettingError(f"recipe {self.name}: balance={self.balance}; expected 0 to 1")
@@ -129,6 +137,7 @@ def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
 
 
 _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    Padding: (f"one of {', '.join(get_args(Padding))}", lambda value: value in get_args(Padding)),
     str: ("a text", lambda value: isinstance(value, str)),
     int: ("a whole number", _is_whole),
     float: ("a number", _is_number),

@@ -35,7 +35,7 @@ from kws_export.network import MatchboxNet
 from kws_export.novograd import NovoGrad
 from kws_export.recipe import Recipe
 from kws_export.schedule import warmup_hold_decay
-from kws_export.speech_commands import CLIP_SAMPLES, ArrayDataset, background, index, load_split, words_with
+from kws_export.speech_commands import ArrayDataset, as_float, background, index, load_split, words_with
 
 BETAS = (0.95, 0.5)
 
@@ -145,12 +145,16 @@ class Trainer:
         self.noises = _noises(recipe, data_root)
         self.negatives = None
         if recipe.negatives.share > 0:
-            others = load_recordings(negatives, data_root)
-            self.negatives = Negatives(self.train_data, self.noises, others, recipe.negatives)
+            by_pattern = load_recordings(negatives, data_root)
+            others = [recording for recordings in by_pattern for recording in recordings]
+            self.negatives = Negatives(self.train_data, list(self.noises), others, recipe.negatives)
+            joined = [np.concatenate(recordings) for recordings in by_pattern if recordings]
+            self.noises += [as_float(j) for j in joined if len(j) >= self.front_end.max_samples]
         elif negatives:
             raise SettingError(f"recordings without a word given, but recipe {recipe.name} has no [negatives] share")
         seed_everything(recipe.seed)
-        self.model = MatchboxNet(len(self.labels), recipe.repeat, self.front_end.n_mfcc).to(self.device)
+        self.model = MatchboxNet(len(self.labels), recipe.repeat, self.front_end.n_mfcc, recipe.padding)
+        self.model = self.model.to(self.device)
         self.optimiser = NovoGrad(self.model.parameters(), lr=recipe.peak_lr, betas=BETAS, weight_decay=recipe.decay)
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
         if (folder / "last.pt").exists():
@@ -369,8 +373,10 @@ def _noises(recipe: Recipe, data_root: Path) -> list[npt.NDArray[np.float32]]:
         return []
     noises = background(data_root)
     for name, noise in noises.items():
-        if noise.size < CLIP_SAMPLES:
-            raise SettingError(f"background noise {name} in {data_root} has {noise.size} samples; expected 1 s or more")
+        if noise.size < FrontEnd().max_samples:
+            raise SettingError(
+                f"background noise {name} in {data_root} has {noise.size} samples; expected 1.3 s or more"
+            )
     return list(noises.values())
 
 

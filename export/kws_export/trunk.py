@@ -69,10 +69,13 @@ def available(mfcc: Tensor, stages: Sequence[Stage]) -> bool:
     )
 
 
-def pooled(mfcc: Tensor, stages: Sequence[Stage], eps: float) -> Tensor:
-    """MFCC float32 [B, coefficients, T] → the last activation's mean over time, float32 [B, channels]."""
+def pooled(mfcc: Tensor, stages: Sequence[Stage], eps: float, edge: int = 0) -> Tensor:
+    """MFCC float32 [B, coefficients, T] → the last activation's mean over time, float32 [B, channels].
+
+    `edge` frames at each end do not count; at least one must be left.
+    """
     parameters = [p for layer in _layers(stages) for p in layer.parameters()]
-    return _Trunk.apply(mfcc, tuple(stages), eps, *parameters)  # type: ignore[no-untyped-call]
+    return _Trunk.apply(mfcc, tuple(stages), eps, edge, *parameters)  # type: ignore[no-untyped-call]
 
 
 class _Conv:
@@ -132,7 +135,9 @@ class _Conv:
 
 class _Trunk(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, mfcc: Tensor, stages: tuple[Stage, ...], eps: float, *_parameters: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, mfcc: Tensor, stages: tuple[Stage, ...], eps: float, edge: int, *_parameters: Tensor
+    ) -> Tensor:
         B, channels, T = mfcc.shape
         threads = min(torch.get_num_threads(), B)
 
@@ -156,9 +161,9 @@ class _Trunk(torch.autograd.Function):
             raws.append(outputs)
         result = torch.empty(B, convs[-1][0].outputs)
         activation = _activation(len(stages), stages, convs, x, raws)
-        run("pool_forward", B, threads, T, result.shape[1], activation, result)
+        run("pool_forward", B, threads, T, result.shape[1], edge, activation, result)
         ctx.save_for_backward(x, *itertools.chain(*raws))
-        ctx.stages, ctx.convs, ctx.threads = stages, convs, threads
+        ctx.stages, ctx.convs, ctx.threads, ctx.edge = stages, convs, threads, edge
         return result
 
     @staticmethod
@@ -176,9 +181,9 @@ class _Trunk(torch.autograd.Function):
         channels = d_pooled.shape[1]
         grad = torch.empty(B, channels // LANES, T, LANES)
         sums = buffers(3, channels, dtype=torch.float64)
-        d_pooled = (d_pooled / T).contiguous()
+        d_pooled = (d_pooled / (T - 2 * ctx.edge)).contiguous()
         activation = _activation(len(stages), stages, convs, x, raws)
-        run("pool_backward", B, threads, T, channels, activation, d_pooled, grad, list(sums))
+        run("pool_backward", B, threads, T, channels, ctx.edge, activation, d_pooled, grad, list(sums))
 
         gradients: list[Tensor] = []  # last parameter first
         projected: tuple[Tensor, Tensor, Tensor]
@@ -212,7 +217,7 @@ class _Trunk(torch.autograd.Function):
                 gradients.append(conv.taps_gradient(d_taps.sum(0)))
             if d_input is not None and input_sums is not None:
                 grad, sums = d_input, input_sums
-        return None, None, None, *reversed(gradients)
+        return None, None, None, None, *reversed(gradients)
 
 
 def _layers(stages: Sequence[Stage]) -> list[Layer]:
