@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kws_edge.errors import SettingError
-from kws_export.augment import Augmentation, augment_mfcc, augment_samples, scale_to_snr
+from kws_export.augment import WORD_MARGIN, Augmentation, augment_mfcc, augment_samples, in_stream, scale_to_snr
 
 RATE = 16_000
 OFF: dict[str, Any] = {
@@ -212,6 +212,49 @@ def test_without_masks_the_features_stay() -> None:
     x = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
     y = augment_mfcc(x.copy(), only(), np.random.default_rng(0))
     np.testing.assert_array_equal(y, x)
+
+
+# --- a word as a stream shows it
+
+
+def burst(start: int, end: int, n: int = RATE) -> np.ndarray:
+    clip = np.zeros(n, np.float32)
+    clip[start:end] = np.random.default_rng(3).uniform(0.2, 0.4, end - start) * (-1) ** np.arange(end - start)
+    return clip
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    start=st.integers(0, 11_000),
+    length=st.integers(1_600, 12_000),
+    surrounded=st.booleans(),
+)
+def test_a_word_lies_whole_in_the_streams_window(seed: int, start: int, length: int, surrounded: bool) -> None:
+    end = min(RATE, start + length)
+    clip, others = burst(start, end), np.full(20_720, 1e-3, np.float32)
+    before = clip.copy()
+    window = in_stream(clip, 20_720, np.random.default_rng(seed), others if surrounded else None)
+    assert window.shape == (20_720,)
+    loud = np.flatnonzero(np.abs(window) > 0.1)
+    np.testing.assert_array_equal(window[loud[0] : loud[0] + end - start], clip[start:end])
+    assert len(loud) == end - start
+    np.testing.assert_array_equal(clip, before)
+    assert np.all(others == np.float32(1e-3))
+
+
+def test_a_word_in_a_stream_may_be_anywhere_but_at_the_very_edge() -> None:
+    clip = burst(6_000, 10_000)
+    starts = [int(np.argmax(np.abs(in_stream(clip, 20_720, np.random.default_rng(seed))) > 0.1)) for seed in range(300)]
+    assert WORD_MARGIN <= min(starts) + 160 < WORD_MARGIN + 600
+    assert 20_720 - 4_000 - WORD_MARGIN - 600 < max(starts) <= 20_720 - 4_000 - WORD_MARGIN + 160
+
+
+def test_neighbours_reach_up_to_the_margin_around_the_word() -> None:
+    clip, others = burst(6_000, 10_000), np.full(20_720, 1e-3, np.float32)
+    window = in_stream(clip, 20_720, np.random.default_rng(1), others)
+    silent = np.count_nonzero(window == 0)
+    assert silent == pytest.approx(2 * WORD_MARGIN, abs=320)
+    assert np.count_nonzero(window == np.float32(1e-3)) == pytest.approx(20_720 - 4_000 - 2 * WORD_MARGIN, abs=320)
 
 
 # --- the settings

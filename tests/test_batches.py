@@ -1,6 +1,7 @@
 """Batches: the features of training, and that every batch is a function of the seed alone."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from kws_export.negatives import NO_WORD, NegativeMix, Negatives
 from kws_export.speech_commands import ArrayDataset
 
 FE = FrontEnd()
-NOISES = [np.random.default_rng(9).uniform(-0.1, 0.1, 20_000).astype(np.float32)]
+NOISES = [np.random.default_rng(9).uniform(-0.1, 0.1, 21_000).astype(np.float32)]
 
 
 def dataset(clips: int = 20, classes: int = 3) -> ArrayDataset:
@@ -163,6 +164,25 @@ def test_the_processes_shares_make_up_the_global_batch(world_size: int, share: f
     assert max(sizes) - min(sizes) <= 1
     no_word = [int((labels == NO_WORD).sum()) for _, labels in shares]
     assert max(no_word) - min(no_word) <= 1
+
+
+def test_a_window_of_a_stream_is_sound_in_every_frame() -> None:
+    in_stream = Augmentation(stream_probability=1, time_masks=0, band_masks=0, cutouts=0)
+    features, _ = EpochBatches(
+        DATA, NOISES, FE, in_stream, batch=8, balance=1.0, seed=1, epoch=0, negatives=negatives(0.5)
+    )[0]
+    assert (features.abs().sum(1) > 0).all()
+    padded = replace(in_stream, stream_probability=0)
+    features, _ = EpochBatches(DATA, NOISES, FE, padded, batch=8, balance=1.0, seed=1, epoch=0)[0]
+    assert (features[:, :, :15] == 0).all()
+
+
+def test_how_often_a_window_is_one_of_a_stream() -> None:
+    settings = Augmentation(stream_probability=0.3, time_masks=0, band_masks=0, cutouts=0)
+    data = dataset(clips=400)
+    epoch = EpochBatches(data, NOISES, FE, settings, batch=390, balance=0.0, seed=1, epoch=0)
+    whole = (epoch[0][0][:, :, 0].abs().sum(1) > 0).double().mean()
+    assert float(whole) == pytest.approx(0.3, abs=0.07)  # three standard errors
 
 
 @pytest.mark.parametrize("share", [0.1, 0.34, 0.5])

@@ -13,7 +13,7 @@ from kws_export.speech_commands import ArrayDataset
 
 RATE = 16_000
 START, END = 4000, 10_000
-ONLY = {"partial": 0.0, "reversed": 0.0, "noise": 0.0, "other": 0.0}
+ONLY = {"partial": 0.0, "reversed": 0.0, "spliced": 0.0, "noise": 0.0, "other": 0.0}
 
 
 def words() -> ArrayDataset:
@@ -64,6 +64,35 @@ def test_a_partial_word_touches_the_edge_and_shows_at_most_its_part() -> None:
 def test_a_reversed_word_is_a_clip_played_backwards() -> None:
     for window in drawn("reversed", n=10):
         assert any(np.array_equal(clip[::-1], window) for clip in CLIPS)
+
+
+def test_a_splice_is_the_second_half_of_a_word_and_then_the_first_of_another() -> None:
+    middle = (START + END) // 2
+
+    def begins(piece: np.ndarray) -> list[int]:
+        """Where in the clips it comes from."""
+        return [
+            at for clip in CLIPS for at in np.flatnonzero(clip == piece[0]) if np.array_equal(clip[at:][:1000], piece)
+        ]
+
+    for window in drawn("spliced", n=20):
+        loud = np.flatnonzero(window)
+        splice = window[loud[0] : loud[-1] + 1]
+        assert len(splice) == pytest.approx(END - START, abs=400)  # bounds are those of frames of 10 ms
+        assert begins(splice[:1000]) == [pytest.approx(middle, abs=200)]
+        assert begins(splice[-1000:]) == [pytest.approx(middle - 1000, abs=200)]
+
+
+@pytest.mark.parametrize("kind", ["partial", "reversed", "spliced", "noise", "other"])
+def test_a_window_is_as_long_as_asked_for(kind: str) -> None:
+    negatives = Negatives(WORDS, [NOISE], [SPEECH], NegativeMix(share=0.3, **{**ONLY, kind: 1.0}))
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        window = negatives.draw(rng, 20_720)
+        assert window.shape == (20_720,)
+        if kind == "partial":
+            loud = np.flatnonzero(np.abs(window) > 0.1)
+            assert loud[0] == 0 or loud[-1] == 20_719
 
 
 def test_noise_is_a_second_of_the_background_at_some_level_or_silence() -> None:
