@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from kws_edge.decision import Event, StreamSettings
     from kws_edge.metadata import Metadata
     from kws_edge.microphone import InputDevice, Microphone, input_devices
-    from kws_edge.model import KeywordModel, Outputs, available_providers, shipped_models
+    from kws_edge.model import KeywordModel, Outputs, shipped_models
     from kws_edge.prediction import Prediction, Reason
+    from kws_edge.session import available_providers
     from kws_edge.sources import Block, StandardInput, WavFile
     from kws_edge.spotter import Spotter, State
 
@@ -80,7 +81,7 @@ _HOMES = {
     "State": "kws_edge.spotter",
     "StreamSettings": "kws_edge.decision",
     "WavFile": "kws_edge.sources",
-    "available_providers": "kws_edge.model",
+    "available_providers": "kws_edge.session",
     "input_devices": "kws_edge.microphone",
     "shipped_models": "kws_edge.model",
 }

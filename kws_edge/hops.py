@@ -35,7 +35,7 @@ F64 = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 DEFAULT_HOP: Final = 0.1
-MIN_HOP, MAX_HOP = 0.02, 1.0  # seconds
+MIN_HOP, MAX_HOP = 0.01, 1.0  # seconds
 
 LEVEL_SPAN: Final = 0.1  # s
 LOWEST: Final = -100.0
@@ -61,7 +61,9 @@ class Hop(NamedTuple):
     level, noise : of the sound and of the noise floor, dBFS.
     clipped : whether its samples are clipped badly enough to spoil a word.
     warming_up : less than a window since the start or the last gap.
-    frames : float32 [98, n_mfcc] of the window that ends here, valid until the next hop; None where nothing is heard.
+    frames : float32 [window_frames, n_mfcc] of the window that ends here, valid until the next hop; None where nothing
+        is heard.
+    new : how many of them, at their end, came since the last hop with frames.
     """
 
     time: float
@@ -70,6 +72,7 @@ class Hop(NamedTuple):
     clipped: bool
     warming_up: bool
     frames: F32 | None
+    new: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,17 +121,17 @@ class Hops:
 class HopStream:
     """Cut a stream into hops, with the features of their windows where there is something to hear."""
 
-    def __init__(self, front_end: FrontEnd, hop: float = DEFAULT_HOP) -> None:
-        """Start a stream at time 0.
+    def __init__(self, metadata: Metadata, hop: float = DEFAULT_HOP) -> None:
+        """Start a stream at time 0, for a model with these metadata.
 
         Raises
         ------
         SettingError : a hop that is no multiple of the front end's (10 ms), or outside `MIN_HOP` to `MAX_HOP`.
         """
-        self.front_end = front_end
+        self.front_end = front_end = metadata.front_end
         self.position = 0  # samples, of the stream's time
         self._step = check_hop(hop, front_end)  # samples
-        self._n = front_end.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE))
+        self._n = window_frames(metadata)
         self._window = (self._n - 1) * front_end.hop + front_end.window
         self._span = max(self._step, round(LEVEL_SPAN * SAMPLE_RATE))
         # The last samples of it are the hop that is being filled.
@@ -159,6 +162,11 @@ class HopStream:
         self._last_loud = -math.inf  # where a hop last was above the noise, in samples since the restart
 
     @property
+    def frames_per_hop(self) -> int:
+        """How many frames each hop brings."""
+        return self._step // self.front_end.hop
+
+    @property
     def warming_up(self) -> bool:
         """Whether there is less than a window since the start or the last gap."""
         return self._since < self._window
@@ -186,17 +194,17 @@ class HopStream:
             self._last_loud = self._since
         new = self._buffer[-min(self._step, self._since) :]
         clipped = max(new.max(), -new.min()) >= CLIP_LEVEL and measure(new).is_clipped
-        frames = None
-        moved = self._step // self.front_end.hop
+        frames, new_frames = None, 0
+        moved = self.frames_per_hop
         self._missing = min(self._n, self._missing + moved)
         self._frames[:-moved] = self._frames[moved:]
         if not self.warming_up and self._since - self._last_loud < self._window:
             first = self._n - self._missing
             self._frames[first:] = mfcc(self._buffer[first * self.front_end.hop - self._window :], self.front_end)
-            self._missing, frames = 0, self._frames
+            frames, new_frames, self._missing = self._frames, self._missing, 0
         self._buffer[: -self._step] = self._buffer[self._step :]
         self._filled = 0
-        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, self.warming_up, frames)
+        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, self.warming_up, frames, new_frames)
 
 
 def check_hop(hop: float, front_end: FrontEnd) -> int:
@@ -227,7 +235,7 @@ def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) 
     ----------
     blocks : float32 [n] each, mono at 16 kHz, such as `audio.read_blocks` gives.
     """
-    stream = HopStream(model.metadata.front_end, hop)
+    stream = HopStream(model.metadata, hop)
     hops: list[Hop] = []
     alphas: list[F32] = []
     vacuities: list[np.float32] = []
@@ -255,7 +263,13 @@ def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) 
     return Hops.collect(hops, alpha, np.array(vacuities, np.float32), hop)
 
 
-def window_seconds(metadata: Metadata) -> float:
-    """From the first to the last sample that a window's frames see; a little less than `WINDOW_SECONDS`."""
+def window_frames(metadata: Metadata) -> int:
+    """How many frames of sound a window of a stream has: those of a clip, or all that the network takes in."""
     fe = metadata.front_end
-    return ((fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE)) - 1) * fe.hop + fe.window) / SAMPLE_RATE
+    return fe.frames if metadata.padding == "valid" else fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE))
+
+
+def window_seconds(metadata: Metadata) -> float:
+    """From the first to the last sample that a window's frames see: 0.995 or 1.295 s."""
+    fe = metadata.front_end
+    return ((window_frames(metadata) - 1) * fe.hop + fe.window) / SAMPLE_RATE

@@ -24,6 +24,7 @@ SCHEMA: Final = 1
 
 Score: TypeAlias = Literal["entropy", "vacuity"]
 SCORES: Final[tuple[Score, ...]] = get_args(Score)
+Padding: TypeAlias = Literal["same", "valid"]
 
 _ACCURACY = {"accuracy", "low", "high", "clips"}
 
@@ -46,6 +47,9 @@ class Metadata:
     accuracy : split → {accuracy, low, high, clips}: a fraction, its 95 % interval and the number of clips.
     licence, attribution : of the weights, and whom to name for the data behind them.
     stream : settings of the decision on a stream; None until they are calibrated.
+    padding : "same" where the network sees zeros beyond a window's edges, so that each window of a stream is computed
+        anew; "valid" where it does not: a window of a stream is then `front_end.frames` frames of sound, and what it
+        gives can be computed from its new frames (`steps.py`). A file without this field is "same".
     schema : the version of this list of fields.
 
     Raises
@@ -65,6 +69,7 @@ class Metadata:
     licence: str
     attribution: str
     stream: Mapping[str, Any] | None = None
+    padding: Padding = "same"
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -81,6 +86,8 @@ class Metadata:
             _refuse("labels", self.labels, "at least 2 words, all different")
         if not isinstance(self.variant, str) or self.variant not in VARIANTS:
             _refuse("variant", self.variant, f"one of {', '.join(VARIANTS)}")
+        if self.padding not in get_args(Padding):
+            _refuse("padding", self.padding, f"one of {', '.join(get_args(Padding))}")
         if not isinstance(self.front_end, FrontEnd):
             _refuse("front_end", self.front_end, "front-end settings")
         for field in ("thresholds", "calibration", "training", "accuracy"):
@@ -166,6 +173,7 @@ class Metadata:
         _check_object("metadata", values)
         _check_schema(values.get("schema"))  # before the fields: another version has others
         names = {field.name for field in fields(cls)}
+        values.setdefault("padding", "same")
         if values.keys() != names:
             missing, unknown = sorted(names - values.keys()), sorted(values.keys() - names)
             raise ModelError(f"metadata: missing {missing}, unknown {unknown}; expected {sorted(names)}")

@@ -27,6 +27,7 @@ from kws_edge.errors import AudioError, ModelError, ProviderError, SettingError
 from kws_edge.metadata import KEY, Metadata, Score
 from kws_edge.mfcc import mfcc, pad
 from kws_edge.prediction import Prediction, Reason
+from kws_edge.session import available_providers, full_name, open_session, short_name
 from kws_edge.variants import get_variant
 from kws_edge.windows import Window, cut, whole
 
@@ -70,15 +71,11 @@ class Outputs:
 def shipped_models() -> dict[str, Path]:
     """The models that come with the package, name → file.
 
-    NAME.audio.onnx beside one, with the front end in its graph, is for runtimes that have none, and not listed.
+    Other forms of a model beside it are not listed: NAME.step.onnx, for streams, and NAME.audio.onnx, with the front
+    end in its graph, for runtimes that have none.
     """
-    files = (path for path in MODELS.glob("*.onnx") if not path.name.endswith(".audio.onnx"))
+    files = (path for path in MODELS.glob("*.onnx") if "." not in path.stem)
     return {path.stem: path for path in sorted(files)}
-
-
-def available_providers() -> tuple[str, ...]:
-    """The execution providers that this build of onnxruntime has; one may still lack its device or driver."""
-    return tuple(_short_name(name) for name in ort.get_available_providers())
 
 
 class KeywordModel:
@@ -97,11 +94,11 @@ class KeywordModel:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise SettingError(f"threads={threads!r}; expected a whole number of at least 1")
         self._path, self._threads = path, threads
-        self._provider = _full_name(provider)
+        self._provider = full_name(provider)
         self._data = _read(path)
         self._session = self._open()
         active = self._session.get_providers()[0]
-        self.provider = _short_name(active)
+        self.provider = short_name(active)
         if active != self._provider:
             available = ", ".join(available_providers())
             problem = f"execution provider {provider}: {self.provider} is what runs; this machine has {available}"
@@ -305,23 +302,13 @@ class KeywordModel:
         return predictions
 
     def _open(self) -> ort.InferenceSession:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = 4  # what goes wrong is raised, and need not be printed too
-        wanted = {self._provider: None, "CPUExecutionProvider": None}  # in this order, each once
-        providers = [name for name in wanted if name in ort.get_available_providers()]
         try:
-            session = ort.InferenceSession(self._data, options, providers=providers, enable_fallback=0)
+            return open_session(self._data, self._provider, self._threads)
         except Exception as e:  # its errors have no class in common
             raise ModelError(
                 f"{self._path}: onnxruntime {ort.__version__} cannot load it: {_reason(e)}; expected an ONNX file of "
                 "kws-export, or a newer onnxruntime"
             ) from None
-        session.disable_fallback()  # to another provider, in silence
-        return session
 
     def _after_fork(self) -> None:
         """In the child: the threads of the session stayed in the parent, and freeing it would wait for them forever."""
@@ -411,16 +398,3 @@ def _reason(error: Exception) -> str:
 def _describe(node: Any) -> str:
     """An input or output in words, with * for a dimension that is free."""
     return f"{node.name} {node.type} [{', '.join(str(d) if isinstance(d, int) else '*' for d in node.shape)}]"
-
-
-def _full_name(provider: str) -> str:
-    """Onnxruntime's name of a provider."""
-    known = {_short_name(name): name for name in ort.get_all_providers()}
-    try:
-        return known[provider.lower()]
-    except KeyError:
-        raise SettingError(f"unknown execution provider {provider!r}; expected one of {', '.join(known)}") from None
-
-
-def _short_name(provider: str) -> str:
-    return provider.removesuffix("ExecutionProvider").lower()

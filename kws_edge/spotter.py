@@ -18,9 +18,9 @@ from kws_edge.decision import Decision, Event, StreamSettings
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.hops import DEFAULT_HOP, Hop, Hops, HopStream, no_evidence
 from kws_edge.mfcc import pad
-from kws_edge.model import KeywordModel
+from kws_edge.model import KeywordModel, Outputs
 from kws_edge.sources import AudioSource
-from kws_edge.windows import WINDOW_SECONDS
+from kws_edge.steps import Steps, has_steps
 
 F32 = npt.NDArray[np.float32]
 Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
@@ -86,7 +86,7 @@ class Spotter:
         Parameters
         ----------
         words : the labels that give events, None for all. Others are recognised in silence.
-        hop : seconds between the windows that the network sees, 0.02 to 1, a multiple of 0.01.
+        hop : seconds between the windows that the network sees, 0.01 to 1, a multiple of 0.01.
         score, target : which clip thresholds to use; None for the model's stream settings, or its own score at 0.995
             where it was not calibrated on streams.
         settings : all settings of the decision, instead of those in the model's file.
@@ -100,7 +100,10 @@ class Spotter:
             raise SettingError("settings beside a score or target; expected one or the other: settings hold thresholds")
         self.model, self.hop = model, hop
         self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
-        self._hops = HopStream(model.metadata.front_end, hop)
+        self._hops = HopStream(model.metadata, hop)
+        self._steps = (
+            Steps(model, round(hop * SAMPLE_RATE) // model.metadata.front_end.hop) if has_steps(model) else None
+        )
         self._decision = Decision(model.metadata, self.settings, hop, words)
         K = len(model.labels)
         self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
@@ -149,7 +152,7 @@ class Spotter:
 
     def finish(self) -> list[Event]:
         """End the stream with a second of silence, so that a word at its very end is seen whole and decided on."""
-        return self.push(np.zeros(round(WINDOW_SECONDS * SAMPLE_RATE), np.float32))
+        return self.push(np.zeros(SAMPLE_RATE, np.float32))
 
     def listen(self, source: AudioSource) -> Iterator[Event]:
         """The events of a source, until it ends; it is closed then, and when the iteration is given up.
@@ -180,13 +183,19 @@ class Spotter:
         state = State.WARMING_UP if hop.warming_up else State.SILENCE
         alpha, vacuity = self._nothing
         if hop.frames is not None:
-            outputs = self.model.run(pad(hop.frames, self.model.metadata.front_end)[np.newaxis])
+            outputs = self._ask(hop.frames, hop.new)
             state, alpha, vacuity = State.LISTENING, outputs.alpha, outputs.vacuity
         events = self._decision.step(Hops.collect([hop], alpha, vacuity, self.hop))
         now = self._decision.last
         assert now is not None  # a step sets it
         self.last = Snapshot(hop.time, state, hop.level, hop.noise, now.probability, now.vacuity, now.entropy)
         return events
+
+    def _ask(self, frames: F32, new: int) -> Outputs:
+        """What the network says of the window of these frames, the last `new` of which it has not seen."""
+        if self._steps:
+            return self._steps.push(frames[-new:])
+        return self.model.run(pad(frames, self.model.metadata.front_end)[np.newaxis])
 
 
 def _as_float(samples: Samples) -> F32:

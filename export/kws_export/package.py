@@ -14,14 +14,15 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.metadata import SCORES, Metadata, Score
 from kws_edge.mfcc import FrontEnd
 from kws_edge.model import KeywordModel
+from kws_edge.steps import SUFFIX as STEP_SUFFIX
 from kws_edge.variants import get_variant
 from kws_export.batches import split_features
 from kws_export.card import model_card
 from kws_export.head import evidential_head
 from kws_export.network import MatchboxNet, parameter_count
-from kws_export.onnx_export import build_model, save_model
+from kws_export.onnx_export import build_model, build_step_model, save_model
 from kws_export.recipe import Recipe
-from kws_export.scoring import Scored, calibrate, observe, score_clips, withheld_shares
+from kws_export.scoring import Scored, Thresholds, calibrate, observe, score_clips, withheld_shares
 from kws_export.speech_commands import Split, index, load_split
 from kws_export.trainer import load_checkpoint
 
@@ -71,6 +72,7 @@ def uncalibrated_metadata(checkpoint: Checkpoint, score: Score, extra: dict[str,
     return Metadata(
         name=r.name, labels=checkpoint.labels, variant=r.variant, front_end=checkpoint.front_end, score=score,
         thresholds={}, calibration={}, training=training, accuracy={}, licence=LICENCE, attribution=ATTRIBUTION,
+        padding=r.padding,
     )  # fmt: skip
 
 
@@ -123,9 +125,11 @@ def package(
         others = _score_other_words(model, checkpoint, data_root, cache)
         if others:
             others.save(checkpoint_file.parent / "scores-other-words.npz")
-    metadata = calibrated(metadata, scored)
-    thresholds = metadata.thresholds
+    thresholds = calibrate(scored["validation"])
+    metadata = calibrated(metadata, thresholds, scored)
     save_model(build_model(checkpoint.network, metadata), out)
+    if metadata.padding == "valid":
+        save_model(build_step_model(checkpoint.network, metadata), out.with_suffix(STEP_SUFFIX))
     if with_front_end:
         save_model(build_model(checkpoint.network, metadata, with_front_end=True), out.with_suffix(".audio.onnx"))
     observed = observe(thresholds, scored["test"])
@@ -141,11 +145,11 @@ def package(
     return metadata
 
 
-def calibrated(metadata: Metadata, scored: Mapping[str, Scored]) -> Metadata:
-    """Metadata with the thresholds that the validation clips give, and with the accuracy on both splits."""
+def calibrated(metadata: Metadata, thresholds: Thresholds, scored: Mapping[str, Scored]) -> Metadata:
+    """Metadata with these thresholds, which the validation clips gave, and with the accuracy on both splits."""
     return replace(
         metadata,
-        thresholds=calibrate(scored["validation"]),
+        thresholds=thresholds,
         calibration={
             "split": "validation",
             "clips": len(scored["validation"].truth),

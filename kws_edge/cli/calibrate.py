@@ -92,6 +92,7 @@ def calibrate(
     from kws_edge.decision import StreamSettings
     from kws_edge.model import KeywordModel
     from kws_edge.model_file import check_target, write_copy
+    from kws_edge.steps import SUFFIX, has_steps, step_file
 
     loaded = KeywordModel.load(model)
     metadata = loaded.metadata
@@ -134,7 +135,10 @@ def calibrate(
         "false_accepts_per_hour": {n: r.false_accepts_per_hour._asdict() for n, r in chosen.negatives.items()},
     }
     stream_metadata = {"settings": chosen.settings.to_dict(), "calibration": calibration}
-    write_copy(loaded.path, out, replace(metadata, stream=stream_metadata), overwrite=force)
+    calibrated = replace(metadata, stream=stream_metadata)
+    write_copy(loaded.path, out, calibrated, overwrite=force)
+    if has_steps(loaded):
+        write_copy(step_file(loaded), out.with_suffix(SUFFIX), calibrated, overwrite=True)
     if plot:
         det_plot(curve, chosen, limit, plot)
     if as_json:

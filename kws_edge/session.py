@@ -1,0 +1,57 @@
+"""ONNX Runtime: the one way in which sessions are opened here, and the names of its execution providers."""
+
+from pathlib import Path
+
+import onnxruntime as ort
+
+from kws_edge.errors import SettingError
+
+_SUFFIX = "ExecutionProvider"
+CPU = f"CPU{_SUFFIX}"
+
+
+def available_providers() -> tuple[str, ...]:
+    """The execution providers that this build of onnxruntime has; one may still lack its device or driver."""
+    return tuple(short_name(name) for name in ort.get_available_providers())
+
+
+def full_name(provider: str) -> str:
+    """Onnxruntime's name of a provider, such as "cuda". Raises SettingError where it knows none of that name."""
+    known = {short_name(name): name for name in ort.get_all_providers()}
+    try:
+        return known[provider.lower()]
+    except KeyError:
+        raise SettingError(f"unknown execution provider {provider!r}; expected one of {', '.join(known)}") from None
+
+
+def short_name(provider: str) -> str:
+    """The name that people type for onnxruntime's."""
+    return provider.removesuffix(_SUFFIX).lower()
+
+
+def open_session(data: bytes, provider: str, threads: int, *, profile: Path | None = None) -> ort.InferenceSession:
+    """Open a model on a provider, or on the CPU where the provider is not there; `get_providers` says which it is.
+
+    None of its threads spins in waiting. Onnxruntime's errors, which have no class in common, come as they are.
+
+    Parameters
+    ----------
+    data : the ONNX file.
+    provider : onnxruntime's name of it.
+    threads : of one run.
+    profile : onnxruntime writes a profile of each node here, with more to the name, until `end_profiling`.
+    """
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 4  # what goes wrong is raised, and need not be printed too
+    if profile:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile)
+    wanted = {provider: None, CPU: None}  # in this order, each once
+    providers = [name for name in wanted if name in ort.get_available_providers()]
+    session = ort.InferenceSession(data, options, providers=providers, enable_fallback=0)
+    session.disable_fallback()  # to another provider, in silence
+    return session
