@@ -298,13 +298,11 @@ class Decision:
         p: F32 = np.concatenate([self._p, evidence.probability(hops.alpha)])
         u = np.concatenate([self._u, hops.vacuity])
         n, w = len(hops), self._smooth
-        mean_p, mean_u = p[:n].copy(), u[:n].copy()
-        for i in range(1, w):
-            mean_p += p[i : i + n]
-            mean_u += u[i : i + n]
-        self._p, self._u = p[n:].copy(), u[n:].copy()
-        mean_p /= np.float32(w)
-        mean_u /= np.float32(w)
+        self._p, self._u = p[n:], u[n:]
+        if w == 1:
+            return p, u
+        mean_p: F32 = np.stack([np.add.reduce(p[i : i + w], axis=0) for i in range(n)]) / np.float32(w)
+        mean_u: F32 = np.array([np.add.reduce(u[i : i + w]) for i in range(n)], np.float32) / np.float32(w)
         return mean_p, mean_u
 
     def _follow(self, time: float, now: Smoothed, *, clipped: bool, speech: bool, heard: bool) -> Event | None:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from kws_edge import evidence
 from kws_edge.audio import CLIP_LEVEL, SAMPLE_RATE, measure
 from kws_edge.errors import SettingError
 from kws_edge.metadata import Metadata
-from kws_edge.mfcc import FrontEnd, mfcc, pad
+from kws_edge.mfcc import FrontEnd, frame_mfcc, pad
 from kws_edge.model import KeywordModel
 from kws_edge.variants import get_variant
 from kws_edge.windows import WINDOW_SECONDS
@@ -134,9 +134,9 @@ class HopStream:
         self._n = window_frames(metadata)
         self._window = (self._n - 1) * front_end.hop + front_end.window
         self._span = max(self._step, round(LEVEL_SPAN * SAMPLE_RATE))
-        # The last samples of it are the hop that is being filled.
-        self._buffer = np.zeros(max(self._window, self._step), np.float32)
-        self._frames = np.zeros((self._n, front_end.n_mfcc), np.float32)
+        self._samples = _Tail(max(self._window, self._span), self._step, np.float64)
+        self._cut = np.lib.stride_tricks.sliding_window_view(self._samples.rows, front_end.window)
+        self._frames = _Tail(self._n, self.frames_per_hop, np.float32, front_end.n_mfcc)
         self.reset()
 
     def reset(self) -> None:
@@ -176,8 +176,7 @@ class HopStream:
         done = 0
         while done < len(samples):
             part = samples[done : done + self._step - self._filled]
-            at = len(self._buffer) - self._step + self._filled
-            self._buffer[at : at + len(part)] = part
+            self._samples.append(len(part))[:] = part
             self._filled += len(part)
             self.position += len(part)
             self._since += len(part)
@@ -186,25 +185,52 @@ class HopStream:
                 yield self._complete()
 
     def _complete(self) -> Hop:
-        recent = self._buffer[-min(self._span, self._since) :]
-        level = max(LOWEST, 10 * math.log10(float(np.var(recent)) + 1e-20))
+        self._filled = 0
+        recent = self._samples.last(min(self._span, self._since))
+        power = recent @ recent / len(recent) - recent.mean() ** 2
+        level = max(LOWEST, 10 * math.log10(max(power, 0) + 1e-20))
         rise = FLOOR_RISE * self._step / SAMPLE_RATE
         self._floor = max(FLOOR_MIN, min(level, self._floor + rise))
         if level > self._floor + GATE:
             self._last_loud = self._since
-        new = self._buffer[-min(self._step, self._since) :]
-        clipped = max(new.max(), -new.min()) >= CLIP_LEVEL and measure(new).is_clipped
-        frames, new_frames = None, 0
-        moved = self.frames_per_hop
-        self._missing = min(self._n, self._missing + moved)
-        self._frames[:-moved] = self._frames[moved:]
+        hop = self._samples.last(min(self._step, self._since))
+        clipped = max(hop.max(), -hop.min()) >= CLIP_LEVEL and measure(hop).is_clipped
+        frames, new = None, 0
+        self._frames.append(self.frames_per_hop)
+        self._missing = min(self._n, self._missing + self.frames_per_hop)
         if not self.warming_up and self._since - self._last_loud < self._window:
-            first = self._n - self._missing
-            self._frames[first:] = mfcc(self._buffer[first * self.front_end.hop - self._window :], self.front_end)
-            frames, new_frames, self._missing = self._frames, self._missing, 0
-        self._buffer[: -self._step] = self._buffer[self._step :]
-        self._filled = 0
-        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, self.warming_up, frames, new_frames)
+            fe, new, self._missing = self.front_end, self._missing, 0
+            end = self._samples.end - fe.window + 1
+            self._frames.last(new)[:] = frame_mfcc(self._cut[end - (new - 1) * fe.hop - 1 : end : fe.hop], fe)
+            frames = self._frames.last(self._n)
+        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, self.warming_up, frames, new)
+
+
+class _Tail:
+    """The last rows of a sequence that grows, as one stretch of memory; it is moved back only now and then.
+
+    Attributes
+    ----------
+    rows : [many, width] or [many], where the sequence lies; it stays in place.
+    end : where in `rows` the sequence ends.
+    """
+
+    def __init__(self, keep: int, most: int, dtype: type, *width: int) -> None:
+        """Keep so many rows, at first zeros; `most` is how many are appended at a time."""
+        self.rows: npt.NDArray[Any] = np.zeros((4 * (keep + most), *width), dtype)
+        self._keep = self.end = keep
+
+    def append(self, n: int) -> npt.NDArray[Any]:
+        """Make room for n more rows and give the room, to be filled."""
+        if self.end + n > len(self.rows):
+            self.rows[: self._keep] = self.last(self._keep)
+            self.end = self._keep
+        self.end += n
+        return self.last(n)
+
+    def last(self, n: int) -> npt.NDArray[Any]:
+        """The last n rows, at most as many as are kept."""
+        return self.rows[self.end - n : self.end]
 
 
 def check_hop(hop: float, front_end: FrontEnd) -> int:

@@ -142,7 +142,12 @@ def mfcc(samples: npt.ArrayLike, front_end: FrontEnd = FrontEnd()) -> F32:
     x = _check(np.asarray(samples)).astype(np.float64)
     if x.size < fe.window:
         return np.empty((0, fe.n_mfcc), np.float32)
-    frames = np.lib.stride_tricks.sliding_window_view(x, fe.window)[:: fe.hop]
+    return frame_mfcc(np.lib.stride_tricks.sliding_window_view(x, fe.window)[:: fe.hop], fe)
+
+
+def frame_mfcc(frames: F64, front_end: FrontEnd) -> F32:
+    """MFCC of frames that are cut already, float64 [n, window] → float32 [n, n_mfcc]: the same arithmetic."""
+    fe = front_end
     out = np.empty((len(frames), fe.n_mfcc), np.float32)
     hann, mel, dct = _hann(fe.window), mel_filterbank(fe), dct_matrix(fe.n_mels, fe.n_mfcc)
     for i in range(0, len(frames), _BLOCK):
