@@ -301,7 +301,7 @@ class Decision:
         self._p, self._u = p[n:], u[n:]
         if w == 1:
             return p, u
-        mean_p: F32 = np.stack([np.add.reduce(p[i : i + w], axis=0) for i in range(n)]) / np.float32(w)
+        mean_p: F32 = np.array([np.add.reduce(p[i : i + w], axis=0) for i in range(n)], np.float32) / np.float32(w)
         mean_u: F32 = np.array([np.add.reduce(u[i : i + w]) for i in range(n)], np.float32) / np.float32(w)
         return mean_p, mean_u
 

@@ -1,21 +1,20 @@
 """Write what a model says of itself into a copy of its file, without the onnx package.
 
-An ONNX file is a protobuf message: fields, each a key (its number and how it is stored) and a value. The metadata are
-its fields 14, each a message of a name (field 1) and a text (field 2). All others are copied as they are.
+An ONNX file is a protobuf message. The metadata are its fields 14, each a message of a name (field 1) and a text
+(field 2). All others are copied as they are.
 
-Source: the protobuf encoding specification; ModelProto and StringStringEntryProto of onnx.proto.
+Source: ModelProto and StringStringEntryProto of onnx.proto.
 """
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.metadata import KEY, Metadata
+from kws_edge.protobuf import bytes_field, fields, values
 
 _METADATA_PROPS, _NAME, _TEXT = 14, 1, 2
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def write_copy(source: Path, target: Path, metadata: Metadata, *, overwrite: bool = False) -> None:
@@ -65,58 +64,14 @@ def with_metadata(data: bytes, metadata: Metadata) -> bytes:
     """The bytes of an ONNX file with these metadata in place of its own. Raises ModelError where it is damaged."""
     kept = b"".join(
         data[start:end]
-        for number, start, value, end in _fields(data)
+        for number, start, value, end in fields(data)
         if number != _METADATA_PROPS or _name(data[value:end]) != KEY.encode()
     )
-    entry = _bytes_field(_NAME, KEY.encode()) + _bytes_field(_TEXT, metadata.to_json().encode())
-    return kept + _bytes_field(_METADATA_PROPS, entry)
+    entry = bytes_field(_NAME, KEY.encode()) + bytes_field(_TEXT, metadata.to_json().encode())
+    return kept + bytes_field(_METADATA_PROPS, entry)
 
 
 def _name(entry: bytes) -> bytes | None:
     """The name in a metadata entry; of several, the last counts."""
-    names = [entry[value:end] for number, _, value, end in _fields(entry) if number == _NAME]
+    names = values(entry, _NAME)
     return names[-1] if names else None
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Each field of a message: its number, where it starts, where its value starts (after a length), where it ends."""
-    position = 0
-    while position < len(message):
-        start = position
-        key, position = _read_varint(message, position)
-        kind = key & 7
-        value = position
-        if kind == _VARINT:
-            _, position = _read_varint(message, position)
-        elif kind == _BYTES:
-            length, value = _read_varint(message, position)
-            position = value + length
-        elif kind in (_FIXED64, _FIXED32):
-            position += 8 if kind == _FIXED64 else 4
-        else:
-            raise ModelError(f"a protobuf field of type {kind} at byte {start}; expected an ONNX file")
-        if position > len(message):
-            raise ModelError(f"ends within the field at byte {start}; expected a whole ONNX file")
-        yield key >> 3, start, value, position
-
-
-def _read_varint(message: bytes, position: int) -> tuple[int, int]:
-    """A number of 7 bits a byte, lowest first, the top bit set on all but the last; and where it ends."""
-    result = 0
-    for i, byte in enumerate(message[position : position + 10]):
-        result |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:
-            return result, position + i + 1
-    raise ModelError(f"no end to the number at byte {position}; expected a whole ONNX file")
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _bytes_field(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value

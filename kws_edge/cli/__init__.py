@@ -5,9 +5,11 @@ from typing import Any
 
 import click
 
+from kws_edge.cli.bench import bench
 from kws_edge.cli.calibrate import calibrate
 from kws_edge.cli.classify import classify
 from kws_edge.cli.devices import devices
+from kws_edge.cli.doctor import doctor
 from kws_edge.cli.evaluate_stream import evaluate_stream
 from kws_edge.cli.listen import listen
 from kws_edge.cli.models import models
@@ -58,5 +60,17 @@ def main() -> None:
     """
 
 
-for command in (calibrate, classify, devices, evaluate_stream, listen, models, serve, stream_cost, version):
+for command in (
+    bench,
+    calibrate,
+    classify,
+    devices,
+    doctor,
+    evaluate_stream,
+    listen,
+    models,
+    serve,
+    stream_cost,
+    version,
+):
     main.add_command(command)

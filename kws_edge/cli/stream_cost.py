@@ -1,12 +1,11 @@
 """`kws-edge stream-cost`: what listening costs on this machine."""
 
 import json
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -14,9 +13,6 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from kws_edge.spotter import Spotter
-
-_RATE = 16_000
-_WARM_UP = 2.0  # s of the stream, before the first hop that is timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ class Cost:
 @click.command("stream-cost")
 @click.argument("file", required=False)
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
-@click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two looks, 0.02 to 1.")
+@click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two looks, 0.01 to 1.")
 @click.option(
     "--seconds", type=click.FloatRange(5), default=60.0, show_default=True, help="How much is streamed, at most."
 )
@@ -54,13 +50,15 @@ def stream_cost(file: str | None, model: str | None, hop: float, seconds: float,
     """Measure what a stream costs here: time per hop, share of a core, memory.
 
     FILE is a recording, streamed as fast as it goes; without one it is noise that comes and goes, so that the network
-    runs at every hop, which is the most that a stream can cost. The first 2 s are not counted.
+    runs at every hop, which is the most that a stream can cost. The first 2 s are not counted. A row of `kws-edge
+    bench` is that worst case, beside clips, in figures that can be compared.
 
     \b
     kws-edge stream-cost
     kws-edge stream-cost living_room.wav --hop 0.05
     """
     from kws_edge.audio import read_blocks
+    from kws_edge.bench.workload import WARM_UP, restless_noise
     from kws_edge.errors import AudioError
     from kws_edge.model import KeywordModel
     from kws_edge.spotter import Spotter
@@ -71,7 +69,7 @@ def stream_cost(file: str | None, model: str | None, hop: float, seconds: float,
     chunks = read_blocks(file, hop) if file else restless_noise(hop)
     cost = measure(spotter, islice(chunks, round(seconds / hop)))
     if cost is None:
-        raise AudioError(f"{file}: too short; expected more than {_WARM_UP:g} s")
+        raise AudioError(f"{file}: too short; expected more than {WARM_UP:g} s")
     if as_json:
         click.echo(json.dumps({"model": spotter.model.name, "hop": hop, "load": loaded, **asdict(cost)}))
         return
@@ -89,6 +87,9 @@ def stream_cost(file: str | None, model: str | None, hop: float, seconds: float,
 
 def measure(spotter: "Spotter", chunks: Iterable[npt.NDArray[np.float32]]) -> Cost | None:
     """Stream chunks of a hop each; None where they end before the warm-up does."""
+    from kws_edge.audio import SAMPLE_RATE
+    from kws_edge.bench.workload import WARM_UP
+    from kws_edge.machine import resident_memory
     from kws_edge.spotter import State
 
     times, runs, cpu, streamed = [], 0, 0.0, 0
@@ -96,7 +97,7 @@ def measure(spotter: "Spotter", chunks: Iterable[npt.NDArray[np.float32]]) -> Co
         cpu_start, start = time.process_time(), time.perf_counter()
         spotter.push(chunk)
         took, cpu_took = time.perf_counter() - start, time.process_time() - cpu_start
-        if spotter.time > _WARM_UP:
+        if spotter.time > WARM_UP:
             times.append(took)
             cpu += cpu_took
             streamed += len(chunk)
@@ -104,31 +105,5 @@ def measure(spotter: "Spotter", chunks: Iterable[npt.NDArray[np.float32]]) -> Co
     if not times:
         return None
     p50, p95, p99 = (float(p) * 1e3 for p in np.percentile(times, (50, 95, 99)))
-    seconds = streamed / _RATE
+    seconds = streamed / SAMPLE_RATE
     return Cost(len(times), runs, p50, p95, p99, sum(times) / seconds, cpu / seconds, resident_memory())
-
-
-def restless_noise(hop: float) -> Any:
-    """Noise without end, float32 chunks of a hop, which stands out of its own floor once in a window."""
-    rng = np.random.default_rng(1)
-    n, position = round(hop * _RATE), 0
-    while True:
-        at = position + np.arange(n)
-        loud = np.where(at % (_RATE // 2) < _RATE // 4, 0.1, 0.001)
-        yield (loud * rng.standard_normal(n)).astype(np.float32)
-        position += n
-
-
-def resident_memory() -> float | None:
-    """What this process holds in memory now, or, where the system does not tell, the most that it has held; MB."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as status:
-            return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS:"))
-    except (OSError, StopIteration):
-        pass
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 1024)

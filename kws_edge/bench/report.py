@@ -1,0 +1,347 @@
+"""The figures of a benchmark: rows, as JSON that can be read again, and as a table in Markdown."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from kws_edge.bench.statistics import Ratio, ratio
+from kws_edge.errors import SettingError
+
+SCHEMA: Final = 1
+"""The version of the JSON; a change that an older reader would misread raises it."""
+
+STAGES: Final = ("decode", "features", "model", "head", "decision")
+
+
+class Case(NamedTuple):
+    """What a row is about. Two rows of the same case can be compared.
+
+    model : a name or a path, as it was asked for; in a row, the model's own name.
+    task : what is done, a name in `workload.WORKLOADS`.
+    """
+
+    model: str
+    task: str
+    provider: str
+    threads: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A case, measured. Times are in ms, of a whole decision from bytes or samples to the answer, unless they say.
+
+    Attributes
+    ----------
+    model, task, provider, threads, batch : the `Case`; the provider is the one that ran.
+    nodes : providers → nodes of the graph that ran on each.
+    shape : of the network's input.
+    decisions, warm_up : how many were timed, and how many came before and were not.
+    p50_ms, p95_ms, p99_ms, mean_ms : of all that were timed.
+    round_p50_ms, round_yardstick_ms : the median of each round, of the decisions and of the yardstick beside them.
+    per_second : clips or hops decided on in a second.
+    real_time_factor : time taken over the length of the sound.
+    core_share : CPU time of all threads over the length of the sound: 0.02 is 2 % of one core.
+    import_ms, load_ms, first_ms : importing the package, loading the model, and the first decision, in that order.
+    memory_mb : resident after the timing; None where the system does not tell.
+    file, size_kb, sha256 : of the graph that runs: the model's file, or its step form where a stream runs that.
+    breakdown_ms : mean time of each of `STAGES`. Model is the network up to its logits, with all that calling it
+        takes; head is None, and in model, where the graph has no logits by name.
+    network_ms : p50, p95 and p99 of the graph alone, inputs and outputs bound to `io_binding`.
+    versions : of what it ran on.
+    """
+
+    model: str
+    task: str
+    provider: str
+    threads: int
+    batch: int
+    nodes: Mapping[str, int]
+    shape: tuple[int, ...]
+    decisions: int
+    warm_up: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    mean_ms: float
+    round_p50_ms: tuple[float, ...]
+    round_yardstick_ms: tuple[float, ...]
+    per_second: float
+    real_time_factor: float
+    core_share: float
+    import_ms: float
+    load_ms: float
+    first_ms: float
+    memory_mb: float | None
+    file: str
+    size_kb: float
+    sha256: str
+    breakdown_ms: Mapping[str, float | None]
+    network_ms: Mapping[str, float]
+    io_binding: str
+    versions: Mapping[str, str]
+
+    @property
+    def case(self) -> Case:
+        """What it is about."""
+        return Case(self.model, self.task, self.provider, self.threads, self.batch)
+
+    @property
+    def scaled_rounds(self) -> list[float]:
+        """The median of each round as a multiple of the yardstick beside it."""
+        return [ms / yardstick for ms, yardstick in zip(self.round_p50_ms, self.round_yardstick_ms, strict=True)]
+
+    @property
+    def provider_and_share(self) -> str:
+        """The provider, and how much of the graph it runs where that is not all."""
+        mine, total = self.nodes.get(self.provider, 0), sum(self.nodes.values())
+        return self.provider if mine == total else f"{self.provider} ({mine} of {total} nodes)"
+
+
+class Refusal(NamedTuple):
+    """A case that has no row, and why."""
+
+    case: Case
+    reason: str
+
+    def __str__(self) -> str:
+        """In words."""
+        return f"{case_in_words(self.case)}: {self.reason}"
+
+
+class Change(NamedTuple):
+    """A row against the older one of the same case.
+
+    Attributes
+    ----------
+    time : medians of the decisions.
+    scaled : the same in multiples of the yardstick, which leaves out what the machine did to both.
+    memory : None where it is unknown.
+    same_model : whether the file of the model is the same.
+    """
+
+    case: Case
+    new_ms: float
+    old_ms: float
+    time: Ratio
+    scaled: Ratio
+    memory: float | None
+    same_model: bool
+
+    @property
+    def verdict(self) -> str:
+        """In a word: a change counts where it shows in the times and also beside the yardstick."""
+        if max(self.time.high, self.scaled.high) < 1:
+            return "faster"
+        if min(self.time.low, self.scaled.low) > 1:
+            return "slower"
+        return "within noise"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            **self.case._asdict(),
+            "old_p50_ms": self.old_ms,
+            "p50_ms": self.new_ms,
+            "ratio": self.time.value,
+            "ratio_low": self.time.low,
+            "ratio_high": self.time.high,
+            "scaled_ratio": self.scaled.value,
+            "scaled_ratio_low": self.scaled.low,
+            "scaled_ratio_high": self.scaled.high,
+            "memory_ratio": self.memory,
+            "same_model": self.same_model,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A benchmark.
+
+    Attributes
+    ----------
+    taken : when, as ISO 8601.
+    machine : `machine.Machine.to_dict` at the start, and the load at the end as `load_after`.
+    settings : seconds, rounds and hop.
+    rows, refused : what was measured, and what was not.
+    """
+
+    taken: str
+    machine: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    refused: tuple[Refusal, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        refused = [{**refusal.case._asdict(), "reason": refusal.reason} for refusal in self.refused]
+        return {"schema": SCHEMA, **asdict(self), "refused": refused}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what `to_dict` gave, as JSON.
+
+        Raises
+        ------
+        SettingError : the file cannot be read, or is not such a report of this `SCHEMA`.
+        """
+        expected = f"expected what kws-edge bench --output wrote, schema {SCHEMA}"
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if values["schema"] != SCHEMA:
+                raise SettingError(f"{path}: schema {values['schema']}; {expected}")
+            names = {field.name for field in fields(Row)}
+            rows = tuple(Row(**{name: row[name] for name in names}) for row in values["rows"])
+            for row in rows:
+                rounds = list(zip(row.round_p50_ms, row.round_yardstick_ms, strict=True))
+                if not rounds or not all(ms > 0 for pair in rounds for ms in pair):
+                    raise ValueError("rounds that took no time")
+            refused = tuple(Refusal(Case(*(r[name] for name in Case._fields)), r["reason"]) for r in values["refused"])
+            return cls(values["taken"], values["machine"], values["settings"], rows, refused)
+        except OSError as error:
+            raise SettingError(f"{path}: {error.strerror}; {expected}") from None
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(f"{path}: not a benchmark ({type(error).__name__}: {error}); {expected}") from None
+
+    def against(self, old: "Report") -> list[Change]:
+        """The rows whose case the older report has too, compared."""
+        before = {row.case: row for row in old.rows}
+        changes = []
+        for row in self.rows:
+            if other := before.get(row.case):
+                memory = row.memory_mb / other.memory_mb if row.memory_mb and other.memory_mb else None
+                changes.append(
+                    Change(
+                        row.case,
+                        row.p50_ms,
+                        other.p50_ms,
+                        time=ratio(row.round_p50_ms, other.round_p50_ms),
+                        scaled=ratio(row.scaled_rounds, other.scaled_rounds),
+                        memory=memory,
+                        same_model=row.sha256 == other.sha256,
+                    )
+                )
+        return changes
+
+    def differences(self, old: "Report") -> list[str]:
+        """What besides the code may explain a ratio: machines, settings or versions that are not the same."""
+        pairs = {
+            "processor": (old.machine["cpu"], self.machine["cpu"]),
+            "usable processors": (len(old.machine["usable"]), len(self.machine["usable"])),
+            "quota": (old.machine["quota"], self.machine["quota"]),
+            "governor": (list(old.machine["governors"]), list(self.machine["governors"])),
+            "hop": (old.settings["hop"], self.settings["hop"]),
+            "versions": (versions_in_words(old.rows), versions_in_words(self.rows)),
+        }
+        return [f"{what}: {a}, now {b}" for what, (a, b) in pairs.items() if a != b]
+
+    @property
+    def busy(self) -> float | None:
+        """The load, where other work kept more than half of the usable processors busy; None where not, or unknown."""
+        load = self.machine["load"]
+        return load if load is not None and load > 0.5 * len(self.machine["usable"]) else None
+
+    def to_markdown(self) -> str:
+        """The machine, the tables of the rows, and what has no row."""
+        lines = [f"{self.taken}: {machine_in_words(self.machine)}; {versions_in_words(self.rows)}", ""]
+        for table in tables(self.rows):
+            lines += _markdown(table)
+        lines += [f"- no row: {refusal}" for refusal in self.refused]
+        return "\n".join(lines).rstrip() + "\n"
+
+
+class Table(NamedTuple):
+    """Rows for people: a title, a heading, and cells in words. The first `NAMES` columns say which row it is."""
+
+    title: str
+    heading: list[str]
+    cells: list[list[str]]
+
+
+NAMES: Final = 5
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """How long a decision takes; where that goes; and what starting and holding a model takes."""
+    names = ["model", "task", "provider", "threads", "batch"]
+    latency, breakdown, footprint = [], [], []
+    for row in rows:
+        name = [row.model, row.task, row.provider_and_share, str(row.threads), str(row.batch)]
+        times = (row.p50_ms, row.p95_ms, row.p99_ms, row.mean_ms)
+        speed = [f"{row.per_second:.0f}", f"{row.real_time_factor:.4f}", f"{row.core_share:.2%}"]
+        latency.append([*name, *(f"{ms:.2f}" for ms in times), *speed])
+        stages = (row.breakdown_ms[stage] for stage in STAGES)
+        breakdown.append([*name, *("-" if ms is None else f"{ms:.3f}" for ms in stages)])
+        start = (row.import_ms, row.load_ms, row.first_ms)
+        memory = "-" if row.memory_mb is None else f"{row.memory_mb:.0f}"
+        footprint.append([*name, *(f"{ms:.0f}" for ms in start), memory, f"{row.size_kb:.0f}"])
+    return [
+        Table(
+            "A decision, front end included, ms",
+            [*names, "p50", "p95", "p99", "mean", "per s", "RTF", "core"],
+            latency,
+        ),
+        Table("Where its time goes, mean, ms", [*names, *STAGES], breakdown),
+        Table("Before it, ms; and size", [*names, "import", "load", "first", "memory MB", "file kB"], footprint),
+    ]
+
+
+def case_in_words(case: Case) -> str:
+    """A case in words."""
+    threads = "1 thread" if case.threads == 1 else f"{case.threads} threads"
+    return f"{case.model} {case.task} on {case.provider}, {threads}, batch {case.batch}"
+
+
+def machine_in_words(machine: Mapping[str, Any]) -> str:
+    """One line about a machine, from `Report.machine`."""
+    parts = [str(machine["cpu"]), f"{len(machine['usable'])} of {machine['cpus']} processors usable"]
+    if machine["quota"] is not None:
+        parts.append(f"quota {machine['quota']:g}")
+    parts.append(f"governor {', '.join(machine['governors']) or 'unknown'}")
+    if machine["mhz"] is not None:
+        parts.append(f"{machine['mhz']:.0f} MHz")
+    if machine["load"] is not None:
+        parts.append(f"load {machine['load']:.1f}")
+    return ", ".join(parts)
+
+
+def versions_in_words(rows: Sequence[Row]) -> str:
+    """What the rows ran on."""
+    found = {f"{name} {number}" for row in rows for name, number in row.versions.items()}
+    return ", ".join(sorted(found)) or "nothing ran"
+
+
+def verdicts(rows: Sequence[Row]) -> list[str]:
+    """A line about each model: its fastest row for a single clip, and what a stream costs on one thread."""
+    lines = []
+    for model in dict.fromkeys(row.model for row in rows):
+        mine = [row for row in rows if row.model == model]
+        clips = [row for row in mine if row.task == "clip" and row.batch == 1]
+        streams = [row for row in mine if row.task == "stream"]
+        parts = []
+        if clips:
+            best = min(clips, key=lambda row: row.p50_ms)
+            parts.append(
+                f"a clip of 1 s takes {best.p50_ms:.1f} ms, 1/{1 / best.real_time_factor:.0f} of real time, "
+                f"on {_on(best)}"
+            )
+        if streams:
+            best = min(streams, key=lambda row: row.core_share)
+            parts.append(f"a live stream {best.core_share:.1%} of one core, on {_on(best)}")
+        lines.append(f"{model}: {'; '.join(parts) or f'{mine[0].per_second:.0f} clips a second, on {_on(mine[0])}'}")
+    return lines
+
+
+def _on(row: Row) -> str:
+    return f"{row.provider_and_share} with {row.threads} thread{'' if row.threads == 1 else 's'}"
+
+
+def _markdown(table: Table) -> list[str]:
+    rules = ["---" if i < 3 else "---:" for i in range(len(table.heading))]
+    lines = [f"| {' | '.join(line)} |" for line in (table.heading, rules, *table.cells)]
+    return [f"**{table.title}**", "", *lines, ""]
