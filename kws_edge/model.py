@@ -75,7 +75,7 @@ def shipped_models() -> dict[str, Path]:
     end in its graph, for runtimes that have none.
     """
     files = (path for path in MODELS.glob("*.onnx") if "." not in path.stem)
-    return {path.stem: path for path in sorted(files)}
+    return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
 
 
 class KeywordModel:
@@ -161,7 +161,7 @@ class KeywordModel:
 
         Raises
         ------
-        SettingError : another shape or type.
+        SettingError : another shape or type, or features that are NaN or infinite.
         ModelError : the network fails, or what it gives is not finite.
         """
         fe = self.metadata.front_end
@@ -170,6 +170,8 @@ class KeywordModel:
             raise SettingError(
                 f"features {x.dtype} {list(x.shape)}; expected float32 [batch, {fe.n_mfcc}, {fe.frames}], batch >= 1"
             )
+        if not np.isfinite(x).all():  # integer arithmetic would make something of them
+            raise SettingError("features that are NaN or infinite; expected finite numbers")
         try:
             labels, alpha, vacuity, entropy = self._session.run(["class", "alpha", "vacuity", "entropy"], {"mfcc": x})
         except Exception as e:  # onnxruntime's errors have no class in common

@@ -206,6 +206,14 @@ def test_features_of_another_shape_or_type_are_refused(model: KeywordModel, feat
         model.run(features)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_features_that_are_not_finite_are_refused(model: KeywordModel, value: float) -> None:  # case 19
+    features = np.zeros((2, 64, 128), np.float32)
+    features[1, 3, 7] = value
+    with pytest.raises(SettingError, match="NaN or infinite"):
+        model.run(features)
+
+
 def test_a_model_that_gives_nan_is_refused_instead_of_believed(tmp_path: Path) -> None:
     broken = KeywordModel.load(tiny_model.save(tmp_path, bias=np.nan))
     with pytest.raises(ModelError, match="not finite"):

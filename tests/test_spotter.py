@@ -20,7 +20,7 @@ from kws_edge.audio import SAMPLE_RATE, load
 from kws_edge.decision import Event, StreamSettings, decide
 from kws_edge.errors import AudioError, DeviceError, SettingError
 from kws_edge.hops import FLOOR_MIN, HopStream, trace
-from kws_edge.mfcc import FrontEnd, mfcc
+from kws_edge.mfcc import mfcc
 from kws_edge.model import KeywordModel, shipped_models
 from kws_edge.sources import Block
 from kws_edge.spotter import Spotter, State

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from kws_edge.abstention import OperatingPoint
 from kws_edge.metadata import Metadata
+from kws_export.parity import Parity
 from kws_export.scoring import Scored
 
 I64 = npt.NDArray[np.int64]
@@ -19,6 +20,7 @@ def model_card(
     observed: Mapping[str, tuple[OperatingPoint, ...]],
     other_words: Mapping[str, tuple[float, ...]],
     command: str,
+    parity: Parity | None = None,
 ) -> str:
     """Write the card.
 
@@ -31,6 +33,7 @@ def model_card(
     other_words : score → which share of clips of words outside the list each threshold withholds; empty where there
         are no such clips.
     command : what rebuilds the file and this card.
+    parity : of a quantised file, against the one that it was made from.
     """
     m, t = metadata, metadata.training
     accuracy = m.accuracy["test"]
@@ -63,6 +66,7 @@ def model_card(
                     *([["started from", f"`{t['recipe']['start']}`"]] if t["recipe"]["start"] else []),
                     ["seed", str(t["seed"])],
                     *([["without words", str(t["negatives"])]] if t["negatives"] else []),
+                    *([f"quantised, {key}", str(text)] for key, text in t.get("quantisation", {}).items()),
                 ],
             ),
             "",
@@ -77,6 +81,7 @@ def model_card(
             "words are those of the data set that the model does not know; every answer to one of them is wrong, so "
             "the more is withheld the better.",
             "",
+            *(_against_source(parity) if parity else []),
             "## Confusions on the test split",
             "",
             "Rows are what was said, columns what the model said, before any abstention.",
@@ -113,6 +118,46 @@ def _operating_points(
             )  # fmt: skip
             rows.append([score, _percent(chosen.target, 1), f"{chosen.threshold:.5g}", *map(_percent, shares)])
     return _table(head, rows)
+
+
+def _against_source(parity: Parity) -> list[str]:
+    figures, agreement = parity_rows(parity)
+    return [
+        f"## Against {parity.before}",
+        "",
+        "Both files at thresholds that their own answers on validation give; operating points are those on the test "
+        "split. The second table is clip by clip, on the test split.",
+        "",
+        _table(figures[0], figures[1:]),
+        "",
+        _table(agreement[0], agreement[1:]),
+        "",
+        f"Speed: one window on one thread, in turn with the other file, on {parity.speed.machine}; the median of "
+        f"pairs, half of which lie from {parity.speed.low:.2f} to {parity.speed.high:.2f}. Another processor gives "
+        "another figure: measure on yours.",
+        "",
+    ]
+
+
+def parity_rows(parity: Parity) -> tuple[list[list[str]], list[list[str]]]:
+    """A comparison as two tables of text, each with its head: figures of both files, and how alike they answer."""
+    before, after = parity.sizes
+    figures = [["", parity.before, parity.after, "difference, points"]]
+    for name, a, b in parity.figures:
+        change = "–" if a is None or b is None else f"{100 * (b - a):+.2f}"
+        figures.append([name, _percent(a), _percent(b), change])
+    figures.append(["size, kB", f"{before / 1000:.0f}", f"{after / 1000:.0f}", f"x {after / before:.2f}"])
+    low, high = (f"{100 * end:+.2f}" for end in parity.interval)
+    agreement = [
+        ["how alike", ""],
+        ["change of accuracy, points (95 % interval)", f"{100 * parity.accuracy_change:+.2f} ({low} to {high})"],
+        ["same word", _percent(parity.same_answer)],
+        ["same word, or withheld by both, at the default threshold", _percent(parity.same_decision)],
+        *([f"rank correlation of {name}", f"{value:.4f}"] for name, value in parity.ranks.items()),
+        ["mean difference of entropy", f"{parity.entropy_shift:.4f}"],
+        ["speed", f"x {parity.speed.ratio:.2f}"],
+    ]
+    return figures, agreement
 
 
 def _confusions(test: Scored, labels: tuple[str, ...]) -> str:

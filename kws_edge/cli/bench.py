@@ -36,7 +36,9 @@ class _List(click.ParamType[list[Any]]):
 
 
 @click.command()
-@click.option("--model", "models", multiple=True, metavar="NAME|PATH", help="Repeatable.  [default: all shipped]")
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME|PATH|all", help="Repeatable.  [default: the default model]"
+)
 @click.option("--task", "tasks", type=_List(str), metavar="LIST", help="clip, stream.  [default: both]")
 @click.option(
     "--provider", "providers", type=_List(str), metavar="LIST", help="As cpu,cuda.  [default: all that there are]"
@@ -96,13 +98,13 @@ def bench(
     from kws_edge.bench.runner import Plan
     from kws_edge.bench.runner import bench as measure
     from kws_edge.cli.det_plot import check_name
-    from kws_edge.model import shipped_models
+    from kws_edge.model import DEFAULT_MODEL, shipped_models
 
     if plot:
         check_name(plot)
     old = Report.read(compare) if compare else None
     plan = Plan(
-        models=models or tuple(shipped_models()),
+        models=tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,),
         **{} if tasks is None else {"tasks": tasks},
         providers=providers,
         threads=threads,

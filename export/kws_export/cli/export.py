@@ -49,7 +49,9 @@ def export(
     name = load_checkpoint(source)["recipe"]["name"]
     out = out or Path("models") / f"{name}.onnx"
     # For the card, so without the folders of this machine.
-    command = ["kws-export", "export", f"runs/{run.resolve().name}", "--data", "speech_commands"]
+    folders = run.resolve().parts
+    below = folders[folders.index("runs") :] if "runs" in folders else ("runs", folders[-1])
+    command = ["kws-export", "export", "/".join(below), "--data", "speech_commands"]
     command += ["--out", f"models/{out.name}", "--checkpoint", checkpoint, "--score", score]
     command += ["--with-front-end"] if with_front_end else []
     command += ["--negatives", negatives] if negatives else []
