@@ -202,6 +202,11 @@ def mean_2sigma(values: npt.ArrayLike) -> tuple[float, float]:
 # ---- a threshold that keeps its promise
 
 
+def fewest_to_promise(target: float, confidence: float = 0.95, levels: int = 10) -> int:
+    """How many accepted clips, all of them right, `conservative_operating_point` needs to show a target in (0, 1)."""
+    return math.ceil(math.log((1 - confidence) / levels) / math.log(target))  # of n right the bound is level^(1/n)
+
+
 def conservative_operating_point(
     correct: npt.ArrayLike,
     uncertainty: npt.ArrayLike,
@@ -245,7 +250,7 @@ def conservative_operating_point(
     if levels < 1:
         raise SettingError(f"levels={levels}; expected at least 1")
     level = (1 - confidence) / levels
-    fewest = math.ceil(math.log(level) / math.log(target))  # of n right answers the bound is level^(1/n)
+    fewest = fewest_to_promise(target, confidence, levels)
     if fewest > u.size - 1:
         return evaluate(right, u, WITHHOLD_ALL, target)
     ranks = np.linspace(fewest, u.size - 1, levels).astype(np.int64)

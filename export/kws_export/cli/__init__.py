@@ -6,6 +6,10 @@ from kws_edge.errors import KwsEdgeError
 from kws_export.cli.download import download
 from kws_export.cli.export import export
 from kws_export.cli.inspect import inspect
+from kws_export.cli.quantise import quantise
+from kws_export.cli.report import report
+from kws_export.cli.score import score
+from kws_export.cli.sweep import sweep
 from kws_export.cli.train import train
 
 
@@ -28,5 +32,5 @@ def main() -> None:
     """Train evidential keyword spotters and export them as self-describing ONNX files."""
 
 
-for command in (train, export, download, inspect):
+for command in (train, sweep, score, report, export, quantise, download, inspect):
     main.add_command(command)

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kws_export.cli.options import CACHE, existing_file, existing_folder
+
+if TYPE_CHECKING:
+    from kws_export.trainer import EpochResult
 
 ProgressCallback = Callable[[int, int, float], None]
 
@@ -53,7 +57,7 @@ def train(
 
     from kws_export.kernels import tune_process
     from kws_export.recipe import Recipe
-    from kws_export.trainer import EpochResult, Trainer, joined_world, pick_device
+    from kws_export.trainer import Trainer, joined_world, pick_device
 
     recipe = Recipe.load(recipe_file)
     changes = {key: value for key, value in {"seed": seed, "epochs": epochs}.items() if value is not None}
@@ -68,12 +72,8 @@ def train(
             recipe, data, folder, cache=cache, device=chosen, world=world, workers=workers, negatives=negatives
         )
 
-        def report(result: EpochResult) -> None:
-            click.echo(
-                f"epoch {result.epoch:3d}/{recipe.epochs}  loss {result.train_loss:.4f}  "
-                f"accuracy {result.train_accuracy:.4f}  validation {result.validation_accuracy:.4f}  "
-                f"{result.samples_per_second:.0f} clips/s"
-            )
+        def report(result: "EpochResult") -> None:
+            click.echo(epoch_line(result, recipe.epochs))
 
         if trainer.epoch and world.is_main:
             click.echo(f"{folder} has {trainer.epoch} of {recipe.epochs} epochs; going on from there")
@@ -86,6 +86,14 @@ def train(
             raise
         if world.is_main:
             click.echo(f"best validation accuracy {trainer.best:.4f}: {folder / 'best.pt'}")
+
+
+def epoch_line(result: "EpochResult", epochs: int) -> str:
+    """What a log says of one epoch, of `epochs`."""
+    return (
+        f"epoch {result.epoch:3d}/{epochs}  loss {result.train_loss:.4f}  accuracy {result.train_accuracy:.4f}  "
+        f"validation {result.validation_accuracy:.4f}  {result.samples_per_second:.0f} clips/s"
+    )
 
 
 @contextmanager

@@ -1,0 +1,32 @@
+"""`kws-export report`."""
+
+from pathlib import Path
+
+import click
+
+from kws_export.cli.options import existing_folder
+
+
+@click.command()
+@click.argument("scores", type=existing_folder)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the report.")
+def report(scores: Path, out: Path) -> None:
+    """Compare the runs whose score files are in SCORES: tables, plots and a page that shows them.
+
+    It needs neither recordings nor checkpoints, and the same files give the same report. OUT gets report.md,
+    figures.csv with every figure of every run, tables as CSV and LaTeX, plots as PNG and SVG.
+
+    \b
+    kws-export report docs/nine/scores --out docs/nine
+    """
+    from kws_edge.cli.recordings import bar
+    from kws_export.comparison import Comparison
+    from kws_export.plots import all_plots
+    from kws_export.report import load_scores, write_report
+
+    runs = load_scores(scores)
+    with bar("computing", len(runs) + len({run.variant for run in runs})) as step:
+        comparison = Comparison.of(runs, step)
+    with bar("drawing", len(all_plots(comparison))) as step:
+        write_report(comparison, out, step)
+    click.echo(f"wrote {out / 'report.md'}: {len(comparison.runs)} variants, {len(runs)} runs")

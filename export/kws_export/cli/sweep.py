@@ -1,0 +1,176 @@
+"""`kws-export sweep`."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kws_edge.variants import VARIANTS
+from kws_export.cli.options import CACHE, existing_file
+from kws_export.cli.train import epoch_line
+
+if TYPE_CHECKING:
+    from kws_export.sweep import Run
+    from kws_export.trainer import EpochResult
+
+
+def _names(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    return [name.strip() for name in value.split(",")]
+
+
+def _seeds(context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
+    try:
+        return [int(seed) for seed in value.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{value!r}; expected whole numbers with commas between, such as 1,2,3") from None
+
+
+@click.command()
+@click.option("--recipe", "recipe_file", type=existing_file, required=True, help="TOML file; see export/recipes.")
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of Speech Commands, in its public layout.")
+@click.option("--negatives", multiple=True, help="Folder, file or glob without words, for a recipe with [negatives].")
+@click.option("--variants", callback=_names, default=",".join(VARIANTS), help="With commas  [default: all nine]")
+@click.option("--seeds", callback=_seeds, default="1,2,3", show_default=True, help="With commas.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the run folders  [default: runs/RECIPE]")
+@click.option("--workers", type=click.IntRange(1), help="Runs at once on this machine  [default: cores / threads]")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="CPU threads of each run.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--ray", "address", metavar="ADDRESS", help="Train on a Ray cluster: auto, ray://HOST:10001, local.")
+@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
+@click.option("--status", is_flag=True, help="Train nothing; say how far every run is.")
+@click.option("--json", "as_json", is_flag=True, help="The table as one JSON object a run and line, for scripts.")
+def sweep(
+    recipe_file: Path,
+    data: Path | None,
+    negatives: tuple[str, ...],
+    variants: list[str],
+    seeds: list[int],
+    out: Path | None,
+    workers: int | None,
+    threads: int,
+    device: str,
+    address: str | None,
+    cache: Path,
+    status: bool,
+    as_json: bool,
+) -> None:
+    """Train one recipe for every variant and seed, each run into OUT/VARIANT-SEED with its log beside it.
+
+    What is done is skipped, and after Ctrl-C or a kill the same command goes on from each run's last whole epoch; it
+    also takes up runs that `kws-export train` began there. Every variant gets its first seed before one gets its
+    second. When a run fails, the others go on.
+
+    \b
+    The comparison of the nine variants, three seeds each, into runs/nine; how far it is:
+      kws-export sweep --recipe export/recipes/nine.toml --data speech_commands
+      kws-export sweep --recipe export/recipes/nine.toml --status
+    Two variants, one seed, two runs at once:
+      kws-export sweep --recipe export/recipes/nine.toml --data speech_commands \\
+        --variants softmax,plugin_ce --seeds 1 --workers 2
+    On the machines of a Ray cluster, from one of them or from outside:
+      kws-export sweep --recipe export/recipes/nine.toml --data /data/speech_commands --ray auto
+      kws-export sweep --recipe export/recipes/nine.toml --data /data/speech_commands --ray ray://head:10001
+
+    A Ray cluster's machines need the data under the same absolute path, and Python, Ray and PyTorch in the same
+    versions (kws-edge[train,ray]); the code goes along, and every epoch's files come back to OUT here. Ray starts as
+    many runs as the cluster has CPUs (with --device cuda: GPUs) for, and takes a run whose machine is lost to another.
+
+    Exit status: 0 when every run is done (with --status: always), 1 when one failed, 2 for a wrong call.
+    """
+    import os
+
+    from kws_edge.cli.recordings import bar
+    from kws_export.recipe import Recipe
+    from kws_export.sweep import Settings, plan, state, train_in_processes
+
+    runs = plan(Recipe.load(recipe_file), variants, seeds, out or Path("runs") / recipe_file.stem)
+    if status:
+        _print_table(runs, {}, as_json)
+        return
+    if data is None:
+        raise click.UsageError("Missing option '--data'.")
+    if not (address or data.is_dir()):
+        raise click.BadParameter(f"{data} is not a folder", param_hint="--data")
+    if workers and address not in (None, "local"):
+        raise click.UsageError("--workers is for one machine; a Ray cluster starts as many runs as it has CPUs for")
+    settings = Settings(data, cache, device, threads, negatives)
+    states = {run: state(run) for run in runs}
+    left = [run for run in runs if states[run].state in ("not started", "unfinished")]
+    with bar("epochs", sum(run.recipe.epochs - states[run].epochs for run in left)) as advance:
+        watcher = _Teller(advance)
+        for run in runs:
+            if states[run].state == "unusable":
+                watcher.failed(run, states[run].problem)
+        try:
+            if address:
+                from kws_export.ray_sweep import train_on_ray
+
+                train_on_ray(left, settings, address, workers, watcher)
+            else:
+                train_in_processes(left, settings, workers or max(1, (os.cpu_count() or 1) // threads), watcher)
+        except KeyboardInterrupt:
+            click.echo("stopped; the same command goes on from every run's last whole epoch", err=True)
+            raise
+    _print_table(runs, watcher.failures, as_json)
+    if watcher.failures:
+        raise click.ClickException(f"{len(watcher.failures)} of {len(runs)} runs failed: {', '.join(watcher.failures)}")
+
+
+class _Teller:
+    """Writes each run's log, and says on standard error when a run starts and ends."""
+
+    def __init__(self, advance: Callable[[], None]) -> None:
+        self.advance = advance
+        self.failures: dict[str, str] = {}
+
+    def started(self, run: "Run", epoch: int, where: str) -> None:
+        after = f" after {epoch} of {run.recipe.epochs} epochs" if epoch else ""
+        self._both(run, f"training{after}, {where}")
+
+    def trained(self, run: "Run", result: "EpochResult") -> None:
+        self._log(run, epoch_line(result, run.recipe.epochs))
+        self.advance()
+
+    def finished(self, run: "Run") -> None:
+        self._both(run, "done")
+
+    def failed(self, run: "Run", reason: str) -> None:
+        self.failures[run.name] = reason
+        click.echo(f"{run.name}: failed: {reason}", err=True)  # the log has it, in full, from where it happened
+
+    def _both(self, run: "Run", text: str) -> None:
+        click.echo(f"{run.name}: {text}", err=True)
+        self._log(run, text)
+
+    def _log(self, run: "Run", text: str) -> None:
+        with run.log.open("a", encoding="utf-8") as log:
+            log.write(f"{text}\n")
+
+
+def _print_table(runs: "Sequence[Run]", failures: dict[str, str], as_json: bool) -> None:
+    from kws_export.sweep import state
+
+    width = max(len(run.name) for run in runs)
+    if not as_json:
+        click.echo(f"{'RUN':{width}}  {'STATE':11}  {'EPOCHS':>9}  BEST VALIDATION ACCURACY")
+    done = 0
+    for run in runs:
+        found = state(run)
+        done += found.state == "done"
+        problem = failures.get(run.name, found.problem)
+        name = "failed" if run.name in failures else found.state
+        if as_json:
+            row = {
+                "run": run.name, "variant": run.recipe.variant, "seed": run.recipe.seed, "folder": str(run.folder),
+                "state": name, "epochs_done": found.epochs, "epochs": run.recipe.epochs,
+                "best_validation_accuracy": found.best, "problem": problem or None,
+            }  # fmt: skip
+            click.echo(json.dumps(row))
+        else:
+            best = "-" if found.best is None else f"{found.best:.4f}"
+            epochs = f"{found.epochs}/{run.recipe.epochs}"
+            click.echo(f"{run.name:{width}}  {name:11}  {epochs:>9}  {best}{f'  ({problem})' if problem else ''}")
+    if not as_json:
+        click.echo(f"{done} of {len(runs)} runs done")
