@@ -1,14 +1,15 @@
 """Load on `kws-edge serve`, over the loopback: requests a second, latencies, live streams, memory.
 
     apt-get install wrk
-    python bench/load.py [--model models/softmax.onnx] [--seconds 5] [--clients 1,4,16,64] [--streams 25,50,100,200]
+    python bench/load.py            print the tables and write bench/results/load.json
+    python bench/load.py --docs     and put them into docs/server.md
 
 Clips: wrk posts a one-second WAV over and over, with and without micro-batching, while /health/live is asked 20 times
 a second. "Direct" is a loop over `classify_batch` with a decoded clip, in one thread and process. Streams: each sends
 0.1 s every 0.1 s, of sound that the network has to look at, or with four fifths of it quiet, which the gate spares
 it; one in ten asks for its posteriors, and the lag is the time from sending the last sample of a hop to hearing of it.
 "Per core" counts the server's own CPU time, which neighbours distort less than the clock on the wall; whatever makes
-the load shares the machine. The tables are printed and written to bench/results/load.json.
+the load shares the machine. "Of direct" is the requests a second against those of the loop.
 """
 
 import argparse
@@ -33,9 +34,12 @@ import numpy as np
 import soundfile
 from websockets.asyncio.client import connect
 
-from kws_edge import KeywordModel
+from kws_edge.model import DEFAULT_MODEL, KeywordModel, shipped_models
 
-RESULTS = Path(__file__).parent / "results" / "load.json"
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results" / "load.json"
+DOCS = ROOT / "docs" / "server.md"
+BEGIN, END = "<!-- load: written by bench/load.py --docs -->", "<!-- /load -->"
 LUA = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "audio/wav"
@@ -200,21 +204,63 @@ async def streams(running: Server, count: int, seconds: float, share: float) -> 
 
 def table(title: str, rows: list[dict[str, Any]]) -> None:
     print(f"\n{title}")
-    print("  ".join(f"{name:>13}" for name in rows[0]))
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    print("  ".join(f"{name:>13}" for name in names))
     for row in rows:
-        print("  ".join(f"{value!s:>13}" for value in row.values()), flush=True)
+        print("  ".join(f"{row.get(name, '')!s:>13}" for name in names), flush=True)
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The tables as docs/server.md has them."""
+
+    def lines(columns: dict[str, str], rows: list[dict[str, Any]]) -> str:
+        cells = [[str(row.get(key, "")) for key in columns.values()] for row in rows]
+        return "\n".join("| " + " | ".join(row) + " |" for row in [[*columns], ["---:"] * len(columns), *cells])
+
+    latency = {"p50, ms": "p50_ms", "p95": "p95_ms", "p99": "p99_ms", "health p99": "health_p99_ms"}
+    rates = {"a second": "per_second", "of direct": "of_direct", "per core": "per_core"}
+    clips_columns = {"clients": "clients", **rates, **latency, "MB": "memory_mb"}
+    lag = {"lag p50, ms": "lag_p50_ms", "lag p99": "lag_p99_ms", "follows": "follows"}
+    stream_columns = {"streams": "streams", "sound": "sound", **lag, "per core": "streams_per_core", "MB": "memory_mb"}
+    direct, after = result["direct"], result["batched"][-1]["memory_after_mb"]
+    return f"""{BEGIN}
+Model `{result["model"]}` on {result["machine"]}, Python {result["python"]}, {result["seconds"]:g} s a row. The model
+called directly in a loop, decoded clips of a second, one thread: {direct["per_second"]} a second, {direct["per_core"]}
+per core.
+
+Clips that wait go through the network together (`--max-batch 16`); memory a second after the last row {after} MB:
+
+{lines(clips_columns, result["batched"])}
+
+One by one (`--max-batch 1`):
+
+{lines(clips_columns, result["one by one"])}
+
+Live streams, each 0.1 s of audio every 0.1 s; "sound" is the share of the time in which there is any:
+
+{lines(stream_columns, result["streams"])}
+{END}"""
+
+
+def write_docs(result: dict[str, Any]) -> None:
+    """Put the tables between their marks in docs/server.md."""
+    text = DOCS.read_text()
+    before, rest = text.split(BEGIN)
+    DOCS.write_text(before + markdown(result) + rest.split(END)[1])
 
 
 def main() -> None:
     numbers = lambda text: [int(n) for n in text.split(",")]  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=Path(__file__).parent.parent / "models" / "softmax.onnx")
+    parser.add_argument("--model", type=Path, default=shipped_models()[DEFAULT_MODEL])
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--clients", type=numbers, default=[1, 4, 16, 64])
+    parser.add_argument("--clients", type=numbers, default=[1, 4, 16, 50, 64])
     parser.add_argument("--streams", type=numbers, default=[25, 50, 100, 200])
+    parser.add_argument("--docs", action="store_true", help="rewrite the tables in docs/server.md")
     given = parser.parse_args()
 
     result: dict[str, Any] = {
+        "model": given.model.stem,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}",
         "python": platform.python_version(),
         "seconds": given.seconds,
@@ -223,10 +269,14 @@ def main() -> None:
     table("Direct", [result["direct"]])
     for name, batch in (("batched", 16), ("one by one", 1)):
         with server(given.model, max_batch=batch, max_queue=128) as running:
-            result[name] = [clips(running, clients, given.seconds) for clients in given.clients]
+            clips(running, given.clients[0], 1)  # to warm up
+            rows = [clips(running, clients, given.seconds) for clients in given.clients]
             time.sleep(1)
-            result[name][-1]["memory_after_mb"] = round(running.memory())
-        table(f"Clips, {name}", result[name])
+            rows[-1]["memory_after_mb"] = round(running.memory())
+        for row in rows:
+            row["of_direct"] = round(row["per_second"] / result["direct"]["per_second"], 2)
+        result[name] = rows
+        table(f"Clips, {name}", rows)
     with server(given.model, max_streams=1000, max_client_streams=1000) as running:
         result["streams"] = [
             asyncio.run(streams(running, count, given.seconds, share))
@@ -236,6 +286,8 @@ def main() -> None:
     table("Streams", result["streams"])
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    if given.docs:
+        write_docs(result)
 
 
 if __name__ == "__main__":

@@ -26,14 +26,15 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import soundfile
-import soxr
 
 from kws_edge.errors import AudioError, SettingError
+
+if TYPE_CHECKING:
+    import soundfile
 
 F32 = npt.NDArray[np.float32]
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | npt.NDArray[Any]
@@ -257,7 +258,11 @@ class _Opened:
 def _mono(opened: _Opened) -> Iterator[F32]:
     """Down-mix and resample."""
     keep = _sounding_channels(opened) if opened.channels > 1 else [0]
-    stream = soxr.ResampleStream(opened.rate, SAMPLE_RATE, 1) if opened.rate != SAMPLE_RATE else None
+    stream = None
+    if opened.rate != SAMPLE_RATE:
+        import soxr
+
+        stream = soxr.ResampleStream(opened.rate, SAMPLE_RATE, 1)
     count = 0
     for frames in opened.frames():
         mono = frames[:, keep].mean(axis=1)
@@ -373,17 +378,9 @@ class _View:
         return self.file.tell()
 
 
-class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
-    """One that only reads on.
-
-    soundfile otherwise seeks after each read, which fails on FLAC of unknown length and costs time.
-    """
-
-    def seekable(self) -> bool:
-        return False
-
-
 def _open_file(file: BinaryIO, name: str, max_seconds: float) -> _Opened:
+    import soundfile  # 3 MB, which a microphone does not need
+
     try:
         view = _View(file)
         view.seek(0)
@@ -399,9 +396,12 @@ def _open_file(file: BinaryIO, name: str, max_seconds: float) -> _Opened:
     def open_sound() -> Any:
         view.seek(0)
         try:
-            return _SoundFile(view)
+            sound = soundfile.SoundFile(view)
         except soundfile.LibsndfileError as e:
             raise AudioError(f"{name}: {_explain(head, e)}") from None
+        # soundfile otherwise seeks after each read, which fails on FLAC of unknown length and costs time.
+        sound.seekable = lambda: False
+        return sound
 
     sound = open_sound()
     rate, channels, announced = sound.samplerate, sound.channels, sound.frames
@@ -470,7 +470,7 @@ def _has_frame_count(view: _View) -> bool:
     return any(mark in frame for mark in (b"Xing", b"Info", b"VBRI"))
 
 
-def _explain(head: bytes, error: soundfile.LibsndfileError) -> str:
+def _explain(head: bytes, error: "soundfile.LibsndfileError") -> str:
     """Why libsndfile refused a file: the codec that it cannot read, the value that is wrong, or its own words."""
     for offset, magic, codec in _FOREIGN:
         if head.startswith(magic, offset):

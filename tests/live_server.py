@@ -1,7 +1,11 @@
-"""A real server on a free port of the loopback, in a thread of the test's process."""
+"""A real server on a free port of the loopback: in a thread of the test's process, or as a process of its own."""
 
 import contextlib
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +16,9 @@ import httpx
 
 from kws_edge.server.app import Server
 from kws_edge.server.settings import Settings
+
+KEY = "0123456789abcdef"
+"""For `api_keys`."""
 
 
 @contextlib.contextmanager
@@ -34,3 +41,21 @@ def live_server(*models: Path, send_buffer: int = 0, **settings: Any) -> Iterato
     finally:
         server.should_exit = True
         thread.join(10)
+
+
+class Process:
+    """`kws-edge serve` as a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        code = "from kws_edge.cli import main; main()"
+        command = [sys.executable, "-c", code, "serve", "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
+        assert self.process.stderr
+        self.lines = iter(self.process.stderr)
+        self.url = next(line["url"] for line in map(json.loads, self.lines) if line["message"] == "listening")
+        while True:
+            try:
+                httpx.get(f"{self.url}/health/live")
+                return
+            except httpx.ConnectError:
+                time.sleep(0.05)

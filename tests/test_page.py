@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 import soxr
 from chromium import Page, chromium
-from live_server import live_server
+from live_server import KEY, live_server
 from test_server import tone, wav
-from test_server_limits import KEY
 from test_server_stream import speech
 from tiny_model import LABELS, METADATA, TONES, save
 

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from live_server import live_server
+from live_server import KEY, Process, live_server
 from test_server import WAV, problem, tone, wav
 from tiny_model import TONES, save
 
@@ -29,7 +29,6 @@ from kws_edge.server.limits import Places, RateLimiter
 from kws_edge.server.problems import CODES, ProblemError
 from kws_edge.server.settings import Settings
 
-KEY = "0123456789abcdef"
 CLIP = wav(tone(TONES["mid"]))
 
 
@@ -406,24 +405,6 @@ def test_keys_are_not_shown() -> None:
     with pytest.raises(SettingError) as refused:
         Settings.load(api_keys="secret key!")
     assert "secret" not in str(refused.value)
-
-
-class Process:
-    """`kws-edge serve` as a process of its own."""
-
-    def __init__(self, *arguments: str) -> None:
-        code = "from kws_edge.cli import main; main()"
-        command = [sys.executable, "-c", code, "serve", "--port", "0", *arguments]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
-        assert self.process.stderr
-        self.lines = iter(self.process.stderr)
-        self.url = next(line["url"] for line in map(json.loads, self.lines) if line["message"] == "listening")
-        while True:
-            try:
-                httpx.get(f"{self.url}/health/live")
-                return
-            except httpx.ConnectError:
-                time.sleep(0.05)
 
 
 def test_a_request_in_progress_is_answered_after_the_signal_to_stop(path: Path) -> None:

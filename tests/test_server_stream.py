@@ -16,8 +16,7 @@ import httpx
 import numpy as np
 import pytest
 import soxr
-from live_server import live_server
-from test_server_limits import KEY, Process
+from live_server import KEY, Process, live_server
 from tiny_model import LABELS, TONES, save
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect

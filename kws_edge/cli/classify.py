@@ -9,10 +9,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 import click
 
+from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
 from kws_edge.errors import AudioError
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 EXTENSIONS = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".snd", ".caf"}
 """What is taken for audio in a folder. A file that is named is read whatever it is called."""
+
+Score: TypeAlias = Literal["entropy", "vacuity"]
+Ask: TypeAlias = Callable[[str | BinaryIO, Callable[[float], None]], "Prediction"]
 
 _LONG = 20.0  # seconds of audio, before progress is worth showing
 
@@ -42,6 +46,7 @@ _LONG = 20.0  # seconds of audio, before progress is worth showing
 )
 @click.option("--provider", default="cpu", show_default=True, help="Execution provider of onnxruntime, as cpu or cuda.")
 @click.option("--strict", is_flag=True, help="Fail where that provider cannot be used, instead of running on the CPU.")
+@server_option
 @click.pass_context
 def classify(
     ctx: click.Context,
@@ -49,9 +54,10 @@ def classify(
     as_json: bool,
     model: str | None,
     target: float,
-    score: Literal["entropy", "vacuity"] | None,
+    score: Score | None,
     provider: str,
     strict: bool,
+    server: str | None,
 ) -> None:
     """Name the word in each FILE, or say why that is not sure.
 
@@ -64,28 +70,52 @@ def classify(
     kws-edge classify recordings/ --target 99.9
     kws-edge classify 'recordings/**/stop_*.flac' --json | jq .label
     curl -s https://example.org/clip.ogg | kws-edge classify -
+    kws-edge classify recordings/ --server http://192.0.2.7:8765
 
     Exit status: 0 every file was read; 1 some were not, each with a line on standard error; 2 wrong usage, or a model,
-    provider or setting that cannot be used; 130 interrupted. An abstention is an answer, not a failure.
+    provider, setting or server that cannot be used; 130 interrupted. An abstention is an answer, not a failure.
     """
+    unreadable = 0
+    if server is not None:
+        refuse_with_server(ctx, "provider", "strict")
+        answering = _at(server, model, target, score)
+    else:
+        answering = _here(model, target, score, provider, strict)
+    with answering as (decides, ask):
+        if not as_json:
+            click.echo(f"{'ANSWER':10} {'PROBABILITY':>11} {decides.upper():>7}  {'SECONDS':15} FILE")
+        for name in _expand(files):
+            try:
+                with _source(name) as source, _progress(name) as progress:
+                    prediction = ask(source, progress)
+            except AudioError as error:
+                click.echo(f"Error: {error}", err=True)
+                unreadable += 1
+            else:
+                click.echo(_as_json(name, prediction) if as_json else _as_text(name, prediction))
+    ctx.exit(1 if unreadable else 0)
+
+
+@contextmanager
+def _here(
+    name: str | None, target: float, score: Score | None, provider: str, strict: bool
+) -> Iterator[tuple[Score, Ask]]:
+    """A model that runs here: the score that decides, and how a file is answered."""
     from kws_edge.model import KeywordModel
 
-    loaded = KeywordModel.load(model, provider=provider, strict=strict)
-    fraction, score = target / 100, score or loaded.metadata.score
-    loaded.metadata.threshold(score, fraction)  # so that a bad setting is refused once, not for every file
-    unreadable = 0
-    if not as_json:
-        click.echo(f"{'ANSWER':10} {'PROBABILITY':>11} {score.upper():>7}  {'SECONDS':15} FILE")
-    for name in _expand(files):
-        try:
-            with _source(name) as source, _progress(name) as progress:
-                prediction = loaded.classify(source, target=fraction, score=score, progress=progress)
-        except AudioError as error:
-            click.echo(f"Error: {error}", err=True)
-            unreadable += 1
-        else:
-            click.echo(_as_json(name, prediction) if as_json else _as_text(name, prediction))
-    ctx.exit(1 if unreadable else 0)
+    model = KeywordModel.load(name, provider=provider, strict=strict)
+    decides = score or model.metadata.score
+    model.metadata.threshold(decides, target / 100)  # so that a bad setting is refused once, not for every file
+    yield decides, lambda file, progress: model.classify(file, target=target / 100, score=decides, progress=progress)
+
+
+@contextmanager
+def _at(url: str, name: str | None, target: float, score: Score | None) -> Iterator[tuple[Score, Ask]]:
+    """The same at a server, which says so itself where a setting is bad."""
+    with connected(url) as client:
+        model = served_model(client, name)
+        decides = score or model["score"]
+        yield decides, lambda file, _: client.classify(file, model=model["name"], target=target / 100, score=decides)
 
 
 def is_audio(path: Path) -> bool:

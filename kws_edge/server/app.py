@@ -34,6 +34,11 @@ waits longer for the threads that decode, and fewer clips a second are answered 
 _STREAMS_END, _CLOSE_ANSWERED = 2.0, 0.2
 """Seconds for streams to be told that the server stops, and for their clients to answer the close."""
 
+_SECURITY: Final = {
+    "Bearer": {"type": "http", "scheme": "bearer", "description": "Where the server was started with API keys."},
+    "Header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, as its own header."},
+}
+
 _PAGE_HEADERS: Final = {
     # Everything is from this server; WebAssembly is for the mode that runs the model in the browser.
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; frame-ancestors 'none'",
@@ -88,9 +93,14 @@ def serve(settings: Settings) -> None:
     ------
     ModelError, SettingError, ProviderError : the models cannot be served, or the address cannot be listened on.
     """
+    prepare_process(settings)
+    Server(settings).run([_listen(settings)])
+
+
+def prepare_process(settings: Settings) -> None:
+    """What concerns the whole process that serves: its log, and how its threads take turns."""
     configure_logging(settings.log_level)
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    Server(settings).run([_listen(settings)])
 
 
 class Server(uvicorn.Server):
@@ -164,7 +174,7 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
 def _openapi(app: FastAPI, settings: Settings) -> dict[str, Any]:
     """What FastAPI generates, put right.
 
-    It drops null from examples, adds a 422 of its own where none can come, and knows not whether a key is needed.
+    It drops null from examples, adds a 422 of its own where none can come, and knows nothing of the keys.
     """
     schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     components = schema["components"]["schemas"]
@@ -173,10 +183,12 @@ def _openapi(app: FastAPI, settings: Settings) -> dict[str, Any]:
         components |= described.pop("$defs", {}) | {model.__name__: described}
     for name in ("HTTPValidationError", "ValidationError"):
         components.pop(name, None)
+    if settings.api_keys:
+        schema["components"]["securitySchemes"] = _SECURITY
     for path in schema["paths"].values():
         for operation in path.values():
-            if not settings.api_keys:
-                operation.pop("security", None)
+            if settings.api_keys and "401" in operation["responses"]:
+                operation["security"] = [{name: []} for name in _SECURITY]
             if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                 del operation["responses"]["422"]
     return schema

@@ -2,16 +2,11 @@
 
 import json
 import platform
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import onnxruntime
-from fastapi import APIRouter, Depends, Query, Request, Security
-from fastapi.security import APIKeyHeader, HTTPBearer
-from fastapi.security.http import HTTPAuthorizationCredentials
+from fastapi import APIRouter, Depends, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from kws_edge.model import DEFAULT_TARGET, KeywordModel
@@ -61,17 +56,10 @@ _FILES: Final = {
     "additionalProperties": False,
 }
 
-_bearer = HTTPBearer(auto_error=False, description="Where the server was started with API keys.")
-_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same, as a header of its own.")
 
-
-async def admitted(
-    connection: HTTPConnection,
-    bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-    header: Annotated[str | None, Security(_header)],
-) -> str:
-    """The caller, whose key and rate are in order."""
-    return Service.of(connection).admit(connection, bearer.credentials if bearer else header)
+async def admitted(request: Request) -> str:
+    """The caller, whose key and rate are in order, under the name by which its limits are counted."""
+    return Service.of(request).admit(request)
 
 
 Client = Annotated[str, Depends(admitted)]
@@ -95,43 +83,8 @@ ScoreName = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked about each file."""
-
-    model: KeywordModel
-    target: float
-    score: schemas.Score | None
-
-    def about(self, name: str, body: bytes) -> Clip:
-        """The question about one file."""
-        return Clip(name or "audio", body, self.model, self.target, self.score)
-
-
-async def asked(
-    request: Request, model: ModelName = None, target: Target = DEFAULT_TARGET, score: ScoreName = None
-) -> Question:
-    """The parameters of a classification, checked before any of the body is read.
-
-    Raises
-    ------
-    SettingError : the model is not served, or not calibrated for this target.
-    """
-    service = Service.of(request)
-    chosen = service.default_model if model is None else service.model(model)
-    chosen.metadata.threshold(score or chosen.metadata.score, target)
-    return Question(chosen, target, score)
-
-
-async def uploading(request: Request, client: Client) -> AsyncIterator[None]:
-    """Holds one of the places for requests with a body."""
-    with Service.of(request).uploads.take(client):
-        yield
-
-
 @v1.post(
     "/classify",
-    dependencies=[Depends(uploading)],
     responses=_problems(
         "malformed",
         "body-timeout",
@@ -143,21 +96,25 @@ async def uploading(request: Request, client: Client) -> AsyncIterator[None]:
     ),
     openapi_extra=_file_body("A form with one file, or the file itself with its content type.", _ONE_FILE, raw=True),
 )
-async def classify(request: Request, question: Annotated[Question, Depends(asked)]) -> schemas.Classified:
+async def classify(
+    request: Request, client: Client, model: ModelName = None, target: Target = DEFAULT_TARGET, score: ScoreName = None
+) -> schemas.Classified:
     """Name the word in a clip, or abstain and say why.
 
     The clip is a WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF file at any sample rate. In one longer than 1.3 s
     the word is searched for; `start` and `end` say where it is.
     """
-    kind = _content_type(request)
-    if kind == FORM:
-        name, body = (await _read_files(request, "file", most=1))[0]
-    elif kind.startswith("audio/") or kind == AUDIO[1]:
-        name, body = "audio", b"".join([chunk async for chunk in _chunks(request)])
-    else:
-        raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {', '.join((FORM, *AUDIO))}")
     service = Service.of(request)
-    outcome = (await service.pool.classify([question.about(name, body)]))[0]
+    asked = _asked(service, model, target, score)
+    with service.uploads.take(client):
+        kind = _content_type(request)
+        if kind == FORM:
+            name, body = (await _read_files(request, "file", most=1))[0]
+        elif kind.startswith("audio/") or kind == AUDIO[1]:
+            name, body = "", b"".join([chunk async for chunk in _chunks(request)])
+        else:
+            raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {', '.join((FORM, *AUDIO))}")
+        outcome = (await service.pool.classify([Clip(name or "audio", body, asked, target, score)]))[0]
     if isinstance(outcome, Exception):
         raise outcome
     return _classified(service, outcome)
@@ -165,20 +122,24 @@ async def classify(request: Request, question: Annotated[Question, Depends(asked
 
 @v1.post(
     "/classify/batch",
-    dependencies=[Depends(uploading)],
     responses=_problems(
         "malformed", "body-timeout", "too-large", "unsupported-media-type", "invalid-parameter", "overloaded"
     ),
     openapi_extra=_file_body("A form with files, each in a field `files`.", _FILES, raw=False),
 )
-async def classify_batch(request: Request, question: Annotated[Question, Depends(asked)]) -> schemas.Batch:
+async def classify_batch(
+    request: Request, client: Client, model: ModelName = None, target: Target = DEFAULT_TARGET, score: ScoreName = None
+) -> schemas.Batch:
     """Classify several clips in one request; what is wrong with one of them does not stop the others."""
-    kind = _content_type(request)
-    if kind != FORM:
-        raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {FORM}")
     service = Service.of(request)
-    files = await _read_files(request, "files", most=service.settings.max_clips)
-    outcomes = await service.pool.classify([question.about(name, body) for name, body in files])
+    asked = _asked(service, model, target, score)
+    with service.uploads.take(client):
+        kind = _content_type(request)
+        if kind != FORM:
+            raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {FORM}")
+        files = await _read_files(request, "files", most=service.settings.max_clips)
+        clips = [Clip(name or "audio", body, asked, target, score) for name, body in files]
+        outcomes = await service.pool.classify(clips)
     return schemas.Batch(
         results=[_item(service, name, outcome) for (name, _), outcome in zip(files, outcomes, strict=True)]
     )
@@ -216,6 +177,7 @@ async def ready(request: Request) -> schemas.Ready:
     if service.stopping.is_set():
         raise ProblemError("not-ready", "the server was told to stop; expected requests to go elsewhere")
     return schemas.Ready(
+        instance=service.instance,
         version=installed_version(),
         onnxruntime=onnxruntime.__version__,
         python=platform.python_version(),
@@ -238,6 +200,13 @@ async def ready(request: Request) -> schemas.Ready:
 async def metrics(request: Request) -> Response:
     """Counters and histograms in the text format of Prometheus."""
     return Response(generate_latest(Service.of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _asked(service: Service, model: str | None, target: float, score: schemas.Score | None) -> KeywordModel:
+    """The model that is asked; a SettingError, before any of the body is read, where it is not calibrated for that."""
+    chosen = service.default_model if model is None else service.model(model)
+    chosen.metadata.threshold(score or chosen.metadata.score, target)
+    return chosen
 
 
 def _content_type(request: Request) -> str:

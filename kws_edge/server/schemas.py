@@ -144,6 +144,7 @@ class Ready(_Schema):
     """Requests are taken."""
 
     status: Literal["ready"] = "ready"
+    instance: str = Field(description="Which process answers, where several are behind one address.")
     version: str = Field(description="Of kws-edge.")
     onnxruntime: str = Field(description="Its version.")
     python: str = Field(description="Its version.")

@@ -3,10 +3,11 @@
 import asyncio
 import hashlib
 import hmac
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import HTTPConnection
 
@@ -18,6 +19,9 @@ from kws_edge.server.observe import Metrics
 from kws_edge.server.problems import ProblemError
 from kws_edge.server.settings import Settings
 
+KEY_SUBPROTOCOL: Final = "kws-edge.key."
+"""A browser cannot set headers on a WebSocket: it offers a subprotocol, this with the key after it."""
+
 
 @dataclass(slots=True)
 class Service:
@@ -26,6 +30,7 @@ class Service:
     Attributes
     ----------
     models : by name, the first of them by default.
+    instance : a name that no other process has, for those that run behind one address.
     stopping : set when the server was told to stop.
     open_streams : the tasks that serve them.
     """
@@ -37,6 +42,7 @@ class Service:
     rate: RateLimiter
     uploads: Places
     streams: Places
+    instance: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     open_streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -93,7 +99,7 @@ class Service:
             raise SettingError(f"model {name!r}; expected one of {', '.join(self.models)}")
         return self.models[name]
 
-    def admit(self, connection: HTTPConnection, key: str | None) -> str:
+    def admit(self, connection: HTTPConnection) -> str:
         """Check a caller's key and rate, and give the name under which its limits are counted.
 
         Raises
@@ -102,6 +108,7 @@ class Service:
         """
         client = connection.client.host if connection.client else "unknown"
         if self.settings.api_keys:
+            key = _key(connection)
             given = (key or "").encode()
             # All keys are compared, each in constant time, so that the time says nothing about any of them.
             known = [hmac.compare_digest(given, k.get_secret_value().encode()) for k in self.settings.api_keys]
@@ -123,6 +130,16 @@ def installed_version() -> str:
         return version("kws-edge")
     except PackageNotFoundError:
         return "unknown"
+
+
+def _key(connection: HTTPConnection) -> str | None:
+    scheme, _, token = connection.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    for offered in connection.scope.get("subprotocols", ()):
+        if offered.startswith(KEY_SUBPROTOCOL):
+            return offered.removeprefix(KEY_SUBPROTOCOL)
+    return connection.headers.get("X-API-Key")
 
 
 def _load(settings: Settings) -> dict[str, KeywordModel]:

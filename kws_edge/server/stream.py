@@ -23,6 +23,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from kws_edge.audio import MAX_RATE, MIN_RATE, SAMPLE_RATE
 from kws_edge.errors import AudioError
+from kws_edge.hops import DEFAULT_HOP, MAX_HOP, MIN_HOP
 from kws_edge.model import KeywordModel
 from kws_edge.server.problems import ProblemError
 from kws_edge.server.service import Service, installed_version
@@ -32,13 +33,11 @@ from kws_edge.windows import WINDOW_SECONDS
 F32 = npt.NDArray[np.float32]
 
 SUBPROTOCOL: Final = "kws-edge"
-KEY_SUBPROTOCOL: Final = "kws-edge.key."
-"""A browser cannot set headers on a WebSocket: it offers this with the key after it, beside `SUBPROTOCOL`."""
-
 CLOSE_CODES: Final[Mapping[str, int]] = {
     "malformed": 1003,
     "invalid-audio": 1007,
     "unauthorized": 1008,
+    "too-large": 1009,
     "internal": 1011,
     "overloaded": 1013,
     "too-many-requests": 1013,
@@ -46,7 +45,7 @@ CLOSE_CODES: Final[Mapping[str, int]] = {
     "invalid-parameter": 4000,
     "idle": 4008,
 }
-"""Problem → close code. Besides these: 1000 after `end`; 1009, without an `error`, for a message that is too long."""
+"""Problem → close code. Besides these: 1000 after `end`."""
 
 _MAX_GAP: Final = 3600  # s; after a longer one a new stream is as good
 
@@ -63,7 +62,7 @@ class Parameters(BaseModel):
     rate: int = Field(SAMPLE_RATE, ge=MIN_RATE, le=MAX_RATE)
     encoding: Literal["int16", "float32"] = "int16"
     words: Annotated[str | None, Field(max_length=10_000)] = None
-    hop: float = Field(0.1, ge=0.02, le=1, allow_inf_nan=False)
+    hop: float = Field(DEFAULT_HOP, ge=MIN_HOP, le=MAX_HOP, allow_inf_nan=False)
     score: Literal["entropy", "vacuity", "both"] | None = None
     target: float | None = Field(None, gt=0, lt=1, allow_inf_nan=False)
     posteriors: bool = False
@@ -102,7 +101,7 @@ async def stream(websocket: WebSocket) -> None:
     assert task is not None
     service.open_streams.add(task)
     try:
-        client = service.admit(websocket, _key(websocket))
+        client = service.admit(websocket)
         with service.streams.take(client):
             parameters = Parameters.of(websocket)
             session = _Session(websocket, service, parameters)
@@ -135,6 +134,7 @@ class _Session:
         self._pcm = Pcm(p.rate, p.encoding)
         self._hello = {
             "type": "hello",
+            "instance": service.instance,
             "version": installed_version(),
             "model": model.name,
             "labels": list(model.labels),
@@ -221,7 +221,10 @@ class _Session:
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005))
         data = message.get("bytes")
-        return message["text"] if data is None else data
+        given: bytes | str = message["text"] if data is None else data
+        if len(given) > (most := self._service.settings.max_message):
+            raise ProblemError("too-large", f"a message {len(given)} long; expected at most {most}")
+        return given
 
     async def _send(self, messages: list[dict[str, Any]]) -> None:
         timeout = self._service.settings.idle_timeout
@@ -323,21 +326,14 @@ def _may_call(websocket: WebSocket, origins: tuple[str, ...]) -> bool:
     return urlsplit(origin).netloc == websocket.headers.get("Host")
 
 
-def _key(websocket: WebSocket) -> str | None:
-    scheme, _, token = websocket.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
-    for offered in websocket.scope["subprotocols"]:
-        if offered.startswith(KEY_SUBPROTOCOL):
-            return offered.removeprefix(KEY_SUBPROTOCOL)
-    return websocket.headers.get("X-API-Key")
-
-
 async def _refuse(websocket: WebSocket, problem: ProblemError, code: int) -> None:
     """Say why, then close; the client may be gone already."""
     try:
         async with asyncio.timeout(1):
-            await websocket.send_text(json.dumps({"type": "error", "problem": problem.to_dict()}))
+            message: dict[str, Any] = {"type": "error", "problem": problem.to_dict()}
+            if "Retry-After" in problem.headers:
+                message["retry_after"] = int(problem.headers["Retry-After"])
+            await websocket.send_text(json.dumps(message))
             await websocket.close(code, problem.title)
     except (WebSocketDisconnect, RuntimeError, TimeoutError):
         return

@@ -68,7 +68,7 @@ export function uncertainty(name, value, threshold) {
 
 export function level(decibels) {
   $("level").querySelector(".fill").style.setProperty("--share", Math.max(0, Math.min(1, 1 + decibels / 80)));
-  $("level").querySelector(".value").textContent = `${decibels.toFixed(0)} dBFS`;
+  $("level").querySelector(".value").textContent = `${decibels.toFixed(0).replace("-", "−")} dBFS`;
 }
 
 function answer(item, said, when, details) {

@@ -1,0 +1,149 @@
+"""The client for asyncio."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from kws_edge.client import wire
+from kws_edge.client.errors import Patience, ServerError, reaching
+from kws_edge.client.wire import Hello
+from kws_edge.decision import Event
+from kws_edge.errors import AudioError
+from kws_edge.metadata import Score
+from kws_edge.prediction import Prediction
+from kws_edge.sources import Block
+from kws_edge.spotter import Snapshot
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """The client for asyncio: the methods of `Client`, to await. Used as an async context, or closed by `close`."""
+
+    def __init__(
+        self, url: str, *, key: str | None = None, timeout: float = wire.TIMEOUT, patience: float = 0.0
+    ) -> None:
+        """Name a server; nothing is sent yet. Parameters and errors are those of `Client`."""
+        self._address, self._patience = wire.Address.of(url, key, timeout), patience
+        import httpx
+
+        self._http = httpx.AsyncClient(**self._address.http_options())
+
+    async def __aenter__(self) -> Self:
+        """Be a context."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def classify(
+        self,
+        source: wire.Clip,
+        rate: int | None = None,
+        *,
+        model: str | None = None,
+        target: float | None = None,
+        score: Score | None = None,
+    ) -> Prediction:
+        """As `Client.classify`."""
+        return await self._ask(wire.classify(source, rate, model, target, score))
+
+    async def classify_batch(
+        self,
+        sources: Sequence[wire.Clip],
+        rate: int | None = None,
+        *,
+        model: str | None = None,
+        target: float | None = None,
+        score: Score | None = None,
+    ) -> list[Prediction | AudioError]:
+        """As `Client.classify_batch`."""
+        return await self._ask(wire.classify_batch(sources, rate, model, target, score)) if len(sources) else []
+
+    async def models(self) -> list[dict[str, Any]]:
+        """As `Client.models`."""
+        return await self._ask(wire.models())
+
+    async def model(self, name: str) -> dict[str, Any]:
+        """As `Client.model`."""
+        return await self._ask(wire.model(name))
+
+    async def listen(
+        self,
+        source: AsyncIterable[Block],
+        *,
+        model: str | None = None,
+        words: Collection[str] | None = None,
+        hop: float | None = None,
+        score: Literal["entropy", "vacuity", "both"] | None = None,
+        target: float | None = None,
+        watch: Callable[[Hello | Snapshot], None] | None = None,
+    ) -> AsyncIterator[Event]:
+        """As `Client.listen`, from a source that is iterated by `async for`, in a task."""
+        from websockets.exceptions import ConnectionClosed
+
+        parameters = wire.stream_parameters(model, words, hop, score, target, posteriors=watch is not None)
+        failed: list[Exception] = []
+
+        async def send() -> None:
+            try:
+                async for block in source:
+                    for message in wire.messages(block):
+                        await ws.send(message)
+                await ws.send(wire.FINISH)
+            except ConnectionClosed:
+                pass  # the reader sees why
+            except Exception as error:
+                failed.append(error)
+                await ws.close()
+
+        ws, hello, closing = await self._open(parameters)
+        sender = asyncio.create_task(send())
+        try:
+            with reaching(self._address.url):
+                async with closing:
+                    if watch:
+                        watch(hello)
+                    while (message := wire.read(await ws.recv())) is not wire.END:
+                        if isinstance(message, Event):
+                            yield message
+                        elif watch and isinstance(message, Snapshot):
+                            watch(message)
+        except ServerError as error:
+            if failed and error.code == "closed":
+                raise failed[0] from None
+            raise
+        finally:
+            sender.cancel()
+
+    async def _ask(self, request: wire.Request[T]) -> T:
+        patience = Patience(self._patience)
+        while True:
+            try:
+                with reaching(self._address.url):
+                    return request.answer(await self._http.request(**request.options()))
+            except ServerError as error:
+                await asyncio.sleep(patience.wait(error))
+
+    async def _open(self, parameters: dict[str, Any]) -> tuple["ClientConnection", Hello, contextlib.AsyncExitStack]:
+        """A stream that the server has said hello to, and what closes it."""
+        from websockets.asyncio.client import connect
+
+        patience = Patience(self._patience)
+        while True:
+            try:
+                with reaching(self._address.url):
+                    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(self._address.timeout):
+                        ws = await stack.enter_async_context(connect(**self._address.stream_options(parameters)))
+                        return ws, wire.hello(await ws.recv()), stack.pop_all()
+            except ServerError as error:
+                await asyncio.sleep(patience.wait(error))

@@ -1,0 +1,193 @@
+"""The blocking client."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from kws_edge.client import wire
+from kws_edge.client.errors import Patience, ServerError, reaching
+from kws_edge.client.wire import Hello
+from kws_edge.decision import Event
+from kws_edge.errors import AudioError
+from kws_edge.metadata import Score
+from kws_edge.prediction import Prediction
+from kws_edge.sources import AudioSource, Block
+from kws_edge.spotter import Snapshot
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+T = TypeVar("T")
+
+
+class Client:
+    """The blocking client. Used as a context, or closed by `close`."""
+
+    def __init__(
+        self, url: str, *, key: str | None = None, timeout: float = wire.TIMEOUT, patience: float = 0.0
+    ) -> None:
+        """Name a server; nothing is sent yet.
+
+        Parameters
+        ----------
+        url : of the server, as `http://127.0.0.1:8765`.
+        key : where the server asks for one.
+        timeout : seconds to wait for a connection, and for each answer.
+        patience : seconds for which a call is tried again where the server is too busy for it, as often as it asks for
+            (Retry-After) or with growing pauses; 0 for an error at once. A stream is tried again until it begins.
+
+        Raises
+        ------
+        SettingError : the URL is no http or https URL, or the key is none that a header can carry.
+        DependencyError : httpx or websockets is not installed.
+        """
+        self._address, self._patience = wire.Address.of(url, key, timeout), patience
+        import httpx
+
+        self._http = httpx.Client(**self._address.http_options())
+
+    def __enter__(self) -> Self:
+        """Be a context."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def classify(
+        self,
+        source: wire.Clip,
+        rate: int | None = None,
+        *,
+        model: str | None = None,
+        target: float | None = None,
+        score: Score | None = None,
+    ) -> Prediction:
+        """Name the word in a clip, or abstain; as `KeywordModel.classify`.
+
+        Parameters
+        ----------
+        source, rate : a path, the bytes of a file, a file object, or an array with its rate. The name of a file is not
+            sent; what is odd about it goes to the log.
+        model, target, score : None for the server's own.
+
+        Raises
+        ------
+        AudioError, SettingError : as `KeywordModel.classify` does.
+        ServerError : the server cannot be reached, or did not answer.
+        """
+        return self._ask(wire.classify(source, rate, model, target, score))
+
+    def classify_batch(
+        self,
+        sources: Sequence[wire.Clip],
+        rate: int | None = None,
+        *,
+        model: str | None = None,
+        target: float | None = None,
+        score: Score | None = None,
+    ) -> list[Prediction | AudioError]:
+        """Classify clips in one request; an AudioError takes the place of an answer about one that cannot be used.
+
+        Parameters, and errors that concern the request as a whole, are those of `classify`.
+        """
+        return self._ask(wire.classify_batch(sources, rate, model, target, score)) if len(sources) else []
+
+    def models(self) -> list[dict[str, Any]]:
+        """The models that are served, the default first; raises ServerError."""
+        return self._ask(wire.models())
+
+    def model(self, name: str) -> dict[str, Any]:
+        """All that a model's file says of itself; raises SettingError where it is not served, or ServerError."""
+        return self._ask(wire.model(name))
+
+    def listen(
+        self,
+        source: AudioSource | Iterable[Block],
+        *,
+        model: str | None = None,
+        words: Collection[str] | None = None,
+        hop: float | None = None,
+        score: Literal["entropy", "vacuity", "both"] | None = None,
+        target: float | None = None,
+        watch: Callable[[Hello | Snapshot], None] | None = None,
+    ) -> Iterator[Event]:
+        """The events of a source, as they happen; as `Spotter.listen`.
+
+        The source is read in a thread, ahead of the events by no more than the connection holds. Where it can be
+        closed, it is, when it ends and when the iteration is given up.
+
+        Parameters
+        ----------
+        watch : called with the server's Hello, and then with each hop; for displays.
+
+        Raises
+        ------
+        SettingError : words, hop, score or target that are not possible.
+        AudioError : samples that are NaN, infinite or far beyond full scale.
+        ServerError : the server cannot be reached, is full, or ended the stream.
+        """
+        from websockets.exceptions import ConnectionClosed
+
+        parameters = wire.stream_parameters(model, words, hop, score, target, posteriors=watch is not None)
+        failed: list[Exception] = []
+
+        def send() -> None:
+            try:
+                for block in source:
+                    for message in wire.messages(block):
+                        ws.send(message)
+                ws.send(wire.FINISH)
+            except ConnectionClosed:
+                pass  # the reader sees why
+            except Exception as error:
+                failed.append(error)
+                ws.close()
+
+        try:
+            ws, hello, closing = self._open(parameters)
+            with reaching(self._address.url), closing:
+                if watch:
+                    watch(hello)
+                threading.Thread(target=send, name="kws-edge-client", daemon=True).start()
+                while (message := wire.read(ws.recv())) is not wire.END:
+                    if isinstance(message, Event):
+                        yield message
+                    elif watch and isinstance(message, Snapshot):
+                        watch(message)
+        except ServerError as error:
+            if failed and error.code == "closed":
+                raise failed[0] from None
+            raise
+        finally:
+            close = getattr(source, "close", None)
+            if close:
+                close()
+
+    def _ask(self, request: wire.Request[T]) -> T:
+        patience = Patience(self._patience)
+        while True:
+            try:
+                with reaching(self._address.url):
+                    return request.answer(self._http.request(**request.options()))
+            except ServerError as error:
+                time.sleep(patience.wait(error))
+
+    def _open(self, parameters: dict[str, Any]) -> tuple["ClientConnection", Hello, contextlib.ExitStack]:
+        """A stream that the server has said hello to, and what closes it."""
+        from websockets.sync.client import connect
+
+        patience = Patience(self._patience)
+        while True:
+            try:
+                with reaching(self._address.url), contextlib.ExitStack() as stack:
+                    ws = stack.enter_context(connect(**self._address.stream_options(parameters)))
+                    return ws, wire.hello(ws.recv(timeout=self._address.timeout)), stack.pop_all()
+            except ServerError as error:
+                time.sleep(patience.wait(error))

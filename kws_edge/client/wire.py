@@ -1,0 +1,300 @@
+"""What goes over the wire, both ways, and nothing that waits for it: requests built, answers and messages read."""
+
+import io
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.audio import SAMPLE_RATE
+from kws_edge.client.errors import another_version, error_of, foreign, named, retry_after
+from kws_edge.decision import Event
+from kws_edge.errors import AudioError, DependencyError, SettingError
+from kws_edge.prediction import Prediction, Reason
+from kws_edge.sources import Block
+from kws_edge.spotter import Snapshot, State
+
+if TYPE_CHECKING:
+    import httpx
+
+Clip: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO | npt.NDArray[Any]
+T = TypeVar("T")
+
+TIMEOUT: Final = 30.0  # s, for an answer, and for a connection
+FINISH: Final = json.dumps({"type": "finish"})
+END: Final = object()
+
+_CLOSE_TIMEOUT: Final = 1.0  # s, for the server to answer the close of a stream
+
+_log = logging.getLogger("kws_edge.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a server says of a stream before it begins.
+
+    Attributes
+    ----------
+    version : of kws-edge there.
+    model, labels, words : its name, all that it knows, and those that give events.
+    hop : seconds from one to the next.
+    thresholds : score → the highest uncertainty that is accepted.
+    """
+
+    version: str
+    model: str
+    labels: tuple[str, ...]
+    words: tuple[str, ...]
+    hop: float
+    thresholds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, and what every call there is made with.
+
+    Attributes
+    ----------
+    url : without a slash at its end.
+    headers : with the key, where there is one.
+    timeout : seconds for a connection, and for each answer.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    timeout: float
+
+    @classmethod
+    def of(cls, url: str, key: str | None, timeout: float) -> "Address":
+        """Check them; the parameters and errors are those of the clients."""
+        try:
+            import httpx
+            import websockets  # noqa: F401
+        except ImportError as missing:
+            raise DependencyError(f"{missing.name} is not installed; pip install 'kws-edge[client]'") from None
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL:
+            parsed = httpx.URL("")
+        if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
+            raise SettingError(f"server {url!r}; expected http://HOST:PORT or https://HOST")
+        if key is not None and not re.fullmatch(r"[!-~]+", key):
+            raise SettingError("the API key has spaces or other characters that no header can carry, or none at all")
+        return cls(url.rstrip("/"), {} if key is None else {"Authorization": f"Bearer {key}"}, timeout)
+
+    def http_options(self) -> dict[str, Any]:
+        """For httpx.Client or httpx.AsyncClient."""
+        return {"base_url": self.url, "headers": self.headers, "timeout": self.timeout}
+
+    def stream_options(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """For either `connect` of websockets; parameters that are None are left to the server."""
+        given = {"encoding": "float32", **{k: v for k, v in parameters.items() if v is not None}}
+        return {
+            "uri": f"ws{self.url.removeprefix('http')}/v1/stream?{urlencode(given)}",
+            "additional_headers": self.headers,
+            "open_timeout": self.timeout,
+            "close_timeout": _CLOSE_TIMEOUT,
+            "compression": None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T]):
+    """A request, and how its answer is read.
+
+    Attributes
+    ----------
+    read : from the JSON of a success to what the caller gets.
+    name : of what is sent, by which an AudioError names it.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[tuple[str, tuple[str, bytes]]] = ()
+    name: str = ""
+
+    def options(self) -> dict[str, Any]:
+        """For `request` of either client of httpx."""
+        options: dict[str, Any] = {"method": self.method, "url": f"/v1/{self.path}", "params": self.params}
+        return options | ({"files": self.files} if self.files else {})
+
+    def answer(self, response: "httpx.Response") -> T:
+        """What the response says, or the error that it tells of."""
+        try:
+            body = response.json()
+        except ValueError:
+            body = None
+        if not isinstance(body, dict) or not (response.is_success or "type" in body):
+            raise foreign(str(response.url.copy_with(query=None)), response.status_code, response.headers)
+        if not response.is_success:
+            raise error_of(body, retry_after(response.headers), self.name)
+        try:
+            return self.read(body)
+        except (KeyError, TypeError, AttributeError, ValueError) as e:
+            raise another_version(e) from None
+
+
+def classify(
+    source: Clip, rate: int | None, model: str | None, target: float | None, score: str | None
+) -> Request[Prediction]:
+    """Ask about a clip. Raises AudioError and SettingError for a source that cannot be sent."""
+    name, body = _body(source, rate)
+    params = _given(model=model, target=target, score=score)
+    return Request("POST", "classify", lambda a: _prediction(a, name), params, [("file", ("audio", body))], name)
+
+
+def classify_batch(
+    sources: Sequence[Clip], rate: int | None, model: str | None, target: float | None, score: str | None
+) -> Request[list[Prediction | AudioError]]:
+    """Ask about several at once; errors are those of `classify`."""
+    bodies = [_body(source, rate) for source in sources]
+    names = [name for name, _ in bodies]
+
+    def read(answer: Any) -> list[Prediction | AudioError]:
+        return [
+            AudioError(named(item["problem"]["detail"], name))
+            if item["problem"]
+            else _prediction(item["prediction"], name)
+            for item, name in zip(answer["results"], names, strict=True)
+        ]
+
+    files = [("files", ("audio", body)) for _, body in bodies]
+    return Request("POST", "classify/batch", read, _given(model=model, target=target, score=score), files)
+
+
+def models() -> Request[list[dict[str, Any]]]:
+    """Ask which there are."""
+
+    def read(answer: Any) -> list[dict[str, Any]]:
+        return [{"name": m["name"], "default": m["default"], "score": m["score"], **m} for m in answer["models"]]
+
+    return Request("GET", "models", read)
+
+
+def model(name: str) -> Request[dict[str, Any]]:
+    """Ask about one."""
+    return Request("GET", f"models/{quote(name, safe='')}", lambda answer: answer)
+
+
+def stream_parameters(
+    model: str | None,
+    words: Collection[str] | None,
+    hop: float | None,
+    score: str | None,
+    target: float | None,
+    posteriors: bool,
+) -> dict[str, Any]:
+    """The query of a stream."""
+    listed = None if words is None else ",".join(words)
+    wanted = "true" if posteriors else None
+    given = _given(model=model, words=listed, hop=hop, score=score, target=target, posteriors=wanted)
+    return {**given, "rate": SAMPLE_RATE}
+
+
+def messages(block: Block) -> Iterator[bytes | str]:
+    """What a block is on the wire."""
+    if block.dropped:
+        yield json.dumps({"type": "gap", "samples": block.dropped})
+    for i in range(0, len(block.samples), SAMPLE_RATE):
+        yield block.samples[i : i + SAMPLE_RATE].astype("<f4").tobytes()
+
+
+def read(text: str | bytes) -> Any:
+    """A message of a stream: a Hello, a Snapshot, an Event or `END`; None for what a later version may send.
+
+    Raises
+    ------
+    AudioError, SettingError, ServerError : it is an error, or cannot be understood.
+    """
+    try:
+        message = json.loads(text)
+        match message["type"]:
+            case "hello":
+                return _made(Hello, message)
+            case "hop":
+                return _made(Snapshot, message)
+            case "event":
+                return _made(Event, message)
+            case "end":
+                return END
+            case "error":
+                problem, after = message["problem"], message.get("retry_after")
+            case _:
+                return None
+    except (KeyError, TypeError, ValueError) as e:
+        raise another_version(e) from None
+    raise error_of(problem, after)
+
+
+def hello(text: str | bytes) -> Hello:
+    """The first message of a stream; errors are those of `read`."""
+    message = read(text)
+    if not isinstance(message, Hello):
+        raise another_version(ValueError("no hello"))
+    return message
+
+
+def _given(**parameters: Any) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
+    """A clip's name here, which stays here, and the bytes of a file."""
+    if isinstance(source, np.ndarray):
+        if rate is None:
+            raise SettingError("an array of samples without its rate; expected rate= in Hz")
+        import soundfile
+
+        file = io.BytesIO()
+        try:
+            soundfile.write(file, source, rate, format="WAV", subtype="FLOAT" if source.dtype.kind == "f" else None)
+        except (TypeError, ValueError, soundfile.LibsndfileError) as error:
+            raise AudioError(f"array {source.dtype} {list(source.shape)} at {rate} Hz: {error}") from None
+        return f"array {source.dtype} {list(source.shape)}", file.getvalue()
+    if rate is not None:
+        raise SettingError(f"rate={rate} for a file, which says its own; expected a rate with an array only")
+    if isinstance(source, bytes):
+        return f"{len(source)} bytes", source
+    if not isinstance(source, str | os.PathLike):
+        source.seek(0)  # as `audio.load` does
+        return "file object", source.read()
+    path = Path(source)
+    try:
+        return str(path), path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise AudioError(f"{path}: {getattr(error, 'strerror', None) or error}; expected a readable file") from None
+
+
+def _prediction(answer: dict[str, Any], name: str) -> Prediction:
+    for warning in answer["warnings"]:
+        _log.warning("%s: %s", name, warning)
+    return _made(Prediction, answer)
+
+
+_CONVERTED: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "alpha": lambda values: np.array(values, np.float32),
+    "probability": lambda p: np.array(p, np.float32) if isinstance(p, list) else p,
+    "reason": lambda reason: None if reason is None else Reason(reason),
+    "state": State,
+    "labels": tuple,
+    "words": tuple,
+}
+
+
+def _made(kind: Callable[..., T], message: Mapping[str, Any]) -> T:
+    """A dataclass of the package from its JSON; what else is in it, a later version's, is left out.
+
+    Raises KeyError, TypeError or ValueError where it is another version's and does not fit.
+    """
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: _CONVERTED.get(name, lambda value: value)(message[name]) for name in names})
