@@ -1,0 +1,71 @@
+"""The measuring side, inside a peer's own environment: the standard library alone.
+
+A peer is loaded, then takes stretches of 16-bit audio in chunks of its own choice. Requests come as JSON on standard
+input, a line each, and every one is answered by a line on standard output:
+
+    {"file": "speech.raw", "first": 0, "samples": 80000} → {"wall": [...], "cpu": [...], "fired": 0, "rested": 0}
+    {"memory": true} → {"peak_mb": 61.2}
+
+`wall` and `cpu` are seconds of each chunk; `fired` counts the chunks in which a word was found.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from typing import Any, Protocol
+
+
+class Peer(Protocol):
+    """A keyword spotter behind one interface.
+
+    Attributes
+    ----------
+    chunk : samples that it takes at a time.
+    rested : chunks so far in which it did not run its network.
+    """
+
+    chunk: int
+    rested: int
+
+    def step(self, pcm: bytes) -> bool:
+        """Take a chunk of 16-bit little-endian mono at 16 kHz; whether a word was found in it."""
+
+
+def serve(make: Any) -> None:
+    """Load the peer that `make` gives for the options in the command line, then answer until standard input ends."""
+    options = json.loads(sys.argv[1])
+    os.sched_setaffinity(0, {options.pop("core")})  # before anything starts a thread
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints must not end up among the answers
+
+    def answer(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=answers, flush=True)
+
+    peer: Peer = make(**options)
+    answer({"cpu": time.process_time(), "chunk": peer.chunk})
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "memory" in request:
+            answer({"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
+        else:
+            answer(process(peer, request["file"], request["first"], request["samples"]))
+
+
+def process(peer: Peer, file: str, first: int, samples: int) -> dict[str, Any]:
+    """Play a stretch of a file to the peer, as fast as it goes. The last chunk is left out where it is not whole."""
+    with open(file, "rb") as audio:
+        audio.seek(2 * first)
+        pcm = audio.read(2 * samples)
+    size, rested = 2 * peer.chunk, peer.rested
+    wall, cpu, fired = [], [], 0
+    for start in range(0, len(pcm) - size + 1, size):
+        chunk = pcm[start : start + size]
+        cpu_before, before = time.process_time(), time.perf_counter()
+        found = peer.step(chunk)
+        after, cpu_after = time.perf_counter(), time.process_time()  # CPU time is of all threads
+        wall.append(after - before)
+        cpu.append(cpu_after - cpu_before)
+        fired += found
+    return {"wall": wall, "cpu": cpu, "fired": fired, "rested": peer.rested - rested}
