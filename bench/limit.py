@@ -25,7 +25,6 @@ import pstats
 import statistics
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -61,20 +60,20 @@ class Work:
 
     Attributes
     ----------
-    macs : multiply-adds of convolutions and matrix products, by kind.
+    nodes : the convolutions and matrix products by the names of their nodes: kind and multiply-adds.
     weight_bytes : constants, each read once.
     edge_bytes : inputs and outputs of the graph, states among them.
     inner_bytes : every tensor between two operators, written once and read by each that takes it.
     """
 
-    macs: dict[str, int]
+    nodes: dict[str, tuple[str, int]]
     weight_bytes: int
     edge_bytes: int
     inner_bytes: int
 
     @property
     def total_macs(self) -> int:
-        return sum(self.macs.values())
+        return sum(macs for _, macs in self.nodes.values())
 
 
 def kind(operator: str, inputs: Sequence[Shape]) -> str:
@@ -108,15 +107,16 @@ def count(model: onnx.ModelProto, dims: Mapping[str, int]) -> Work:
     constants = {tensor.name: tensor for tensor in graph.initializer}
     shapes |= {name: tuple(tensor.dims) for name, tensor in constants.items()}
     edges = {v.name for v in (*graph.input, *graph.output)} - constants.keys()
-    macs: Counter[str] = Counter()
+    nodes: dict[str, tuple[str, int]] = {}
     inner = 0
     for node in graph.node:
         taken = [shapes[name] for name in node.input if name]
-        macs[kind(node.op_type, taken)] += multiply_adds(node.op_type, taken, shapes[node.output[0]])
+        if macs := multiply_adds(node.op_type, taken, shapes[node.output[0]]):
+            nodes[node.name or node.output[0]] = kind(node.op_type, taken), macs
         between = [name for name in (*node.input, *node.output) if name not in edges and name not in constants]
         inner += sum(sizes[name] for name in between if name)
     weight_bytes = sum(numpy_helper.to_array(tensor).nbytes for tensor in constants.values())
-    return Work({what: n for what, n in macs.items() if n}, weight_bytes, sum(sizes[name] for name in edges), inner)
+    return Work(nodes, weight_bytes, sum(sizes[name] for name in edges), inner)
 
 
 def _values(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
@@ -183,7 +183,9 @@ class Operators:
     macs: int
 
 
-def profile_operators(data: bytes, feeds: dict[str, npt.NDArray[Any]], runs: int = 200) -> dict[str, Operators]:
+def profile_operators(
+    data: bytes, feeds: dict[str, npt.NDArray[Any]], nodes: Mapping[str, tuple[str, int]], runs: int = 200
+) -> dict[str, Operators]:
     """Time by kind of operator in one run, as ONNX Runtime's profiler sees it, most first.
 
     The profiler's own cost is in it, some µs for each operator.
@@ -193,11 +195,15 @@ def profile_operators(data: bytes, feeds: dict[str, npt.NDArray[Any]], runs: int
         for _ in range(runs):
             session.run(None, feeds)
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
-    return by_kind(events, runs)
+    return by_kind(events, nodes, runs)
 
 
-def by_kind(events: list[dict[str, Any]], runs: int) -> dict[str, Operators]:
-    """Sum up a profile of so many runs by kind of operator, each operator at its median over the runs."""
+def by_kind(events: list[dict[str, Any]], nodes: Mapping[str, tuple[str, int]], runs: int) -> dict[str, Operators]:
+    """Sum up a profile of so many runs by kind of operator, each operator at its median over the runs.
+
+    ONNX Runtime hides the weights that it has packed for itself. What is one of `nodes` of the graph, by the beginning
+    of its name, is therefore taken from there.
+    """
     times: dict[str, list[float]] = {}
     described: dict[str, tuple[str, int]] = {}
     for event in events:
@@ -209,7 +215,11 @@ def by_kind(events: list[dict[str, Any]], runs: int) -> dict[str, Operators]:
             [tuple(next(iter(typed.values()))) for typed in arguments[f"{side}_type_shape"]]
             for side in ("input", "output")
         )
-        described[event["name"]] = kind(operator, taken), multiply_adds(operator, taken, given[0])
+        packed = operator in CONVOLUTIONS and len(taken[CONVOLUTIONS[operator]]) < 3
+        known = max((name for name in nodes if packed and event["name"].startswith(f"{name}_")), key=len, default=None)
+        described[event["name"]] = (
+            nodes[known] if known else (kind(operator, taken), multiply_adds(operator, taken, given[0]))
+        )
         times.setdefault(event["name"], []).append(event["dur"])
     result: dict[str, Operators] = {}
     for name, durations in times.items():
@@ -309,7 +319,7 @@ def measure(path: Path, name: str, hop: float, dims: Mapping[str, int], rounds: 
     ms, modules = hop_by_module(KeywordModel.load(path), hop)
     return {
         "model": name,
-        "work": asdict(work),
+        "work": {**asdict(work), "macs": work.total_macs},
         "dims": dict(dims),
         "run_ms": statistics.median(times["model"]) * 1e3,
         "peak_gmacs": statistics.median(peaks) / 1e9,
@@ -319,7 +329,7 @@ def measure(path: Path, name: str, hop: float, dims: Mapping[str, int], rounds: 
             "cache": (1 << 17) / statistics.median(times["cache"]) / 1e9,
         },
         "share": {"median": statistics.median(shares), "low": min(shares), "high": max(shares)},
-        "operators": {key: asdict(part) for key, part in profile_operators(data, feeds).items()},
+        "operators": {key: asdict(part) for key, part in profile_operators(data, feeds, work.nodes).items()},
         "hop": {"seconds": hop, "ms": ms, "modules": modules},
     }
 
@@ -333,7 +343,7 @@ def markdown(results: list[dict[str, Any]]) -> str:
     ]
     for r in results:
         work, share = r["work"], r["share"]
-        macs = sum(work["macs"].values())
+        macs = work["macs"]
         edge = work["weight_bytes"] + work["edge_bytes"]
         lines.append(
             f"| {r['model']} | {macs / 1e6:.2f} M | {work['weight_bytes'] / 1e3:.0f} kB "

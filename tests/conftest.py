@@ -1,6 +1,7 @@
 """Shared fixtures: where the real recordings are, what to do without them, and a small data set made of tones."""
 
 import os
+import secrets
 import signal
 from pathlib import Path
 
@@ -10,6 +11,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Where the tests run in a shell's background, Ctrl-C is ignored, and every program that they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Ray reads these once in a process, so that they must be the same for all the clusters of the tests.
+os.environ |= {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",  # its machines listen to the network
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written to the home folder
+    "RAY_worker_niceness": "0",  # by default its workers stand back behind every other process, at 15
+}
 
 
 @pytest.fixture(scope="session")

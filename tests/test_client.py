@@ -125,6 +125,11 @@ def test_a_source_gives_the_events_of_a_spotter(client: Client, model: KeywordMo
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
 
 
+def test_a_block_is_cut_to_the_messages_that_the_server_takes(path: Path, recording: Path) -> None:
+    with live_server(path, max_message=1024) as server, Client(str(server.base_url)) as client:
+        assert [e.label for e in client.listen(WavFile(recording))] == ["high", "low"]
+
+
 def test_settings_of_a_stream_are_passed_on(client: Client, recording: Path) -> None:
     assert [e.label for e in client.listen(WavFile(recording), words={"low"}, hop=0.05, target=0.99)] == ["low"]
     with pytest.raises(SettingError, match="nope"):

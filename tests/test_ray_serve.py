@@ -13,11 +13,13 @@ from live_server import KEY
 from test_server import tone, wav
 from test_server_stream import speech
 from tiny_model import TONES, save
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from kws_edge.client import Client
 from kws_edge.sources import WavFile
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own
 WORKER = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent)])}
 
 
@@ -74,6 +76,16 @@ def test_both_replicas_answer_clips_and_streams_and_have_limits_of_their_own(url
         with connect(f"ws://{urlsplit(url).netloc}/v1/stream", additional_headers=headers) as ws:
             heard.add(json.loads(ws.recv(timeout=10))["instance"])
     assert heard == instances
+
+
+def test_a_message_over_the_limit_ends_its_stream(url: str) -> None:
+    with connect(f"ws://{urlsplit(url).netloc}/v1/stream", additional_headers={"X-API-Key": KEY}) as ws:
+        ws.recv(timeout=10)
+        ws.send(bytes(5000))
+        assert json.loads(ws.recv(timeout=10))["problem"]["type"].endswith(":too-large")
+        with pytest.raises(ConnectionClosed):
+            ws.recv(timeout=10)
+        assert ws.close_code == 1009
 
 
 def test_a_recording_gives_its_words(url: str, tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ def test_silence_is_an_abstention_not_an_error(server: httpx.Client) -> None:  #
         ({"target": "high"}, "target"),
         ({"score": "p"}, "score"),
         ({"score": "vacuity", "target": "0.99"}, "vacuity at 0.995"),
+        ({"taget": "0.99"}, "taget"),
     ],
 )
 @pytest.mark.parametrize("route", ["/v1/classify", "/v1/classify/batch"])
@@ -362,6 +363,12 @@ def test_health_says_what_runs(server: httpx.Client) -> None:  # case 67
     ready = server.get("/health/ready").json()
     assert ready["providers"] == {"tiny": "cpu"}
     assert re.fullmatch(r"\d+\.\d+\.\d+", ready["onnxruntime"])
+
+
+@pytest.mark.parametrize("url", ["/", "/health/live", "/health/ready"])
+def test_a_load_balancer_may_ask_for_the_head_alone(server: httpx.Client, url: str) -> None:
+    answer = server.head(url)
+    assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_metrics_count_requests_and_answers(path: Path) -> None:

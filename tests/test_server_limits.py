@@ -124,6 +124,41 @@ def test_a_body_that_trickles_in_is_given_up(small: httpx.Client) -> None:
     assert seconds < 3
 
 
+@pytest.mark.parametrize("begun", [b"", b"GET /health/live HTTP/1.1\r\nHost: h\r\n"])
+def test_a_head_that_does_not_come_is_given_up(path: Path, begun: bytes) -> None:
+    with live_server(path, head_timeout=0.3) as server:
+        url = server.base_url
+        with socket.create_connection((url.host, url.port), timeout=5) as sock:
+            sock.sendall(begun)
+            assert sock.recv(100) == b""
+        assert server.get("/health/live").status_code == 200
+        time.sleep(0.4)  # the time for one head is not that for the next
+        assert server.get("/health/live").status_code == 200
+
+
+@pytest.mark.parametrize("line", ["GET /" + "a" * 9000 + " HTTP/1.1", "GET / HTTP/1.1\r\nX: " + "a" * 9000])
+def test_a_line_that_is_too_long_is_refused(small: httpx.Client, line: str) -> None:
+    answer, _ = raw(small, line, b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_header_without_an_end_is_cut_off(small: httpx.Client) -> None:
+    def endless(sock: socket.socket) -> None:
+        sock.sendall(b"GET / HTTP/1.1\r\nX: ")
+        for _ in range(1000):
+            sock.sendall(b"a" * 10_000)
+            time.sleep(0.001)
+
+    url = small.base_url
+    with socket.create_connection((url.host, url.port), timeout=10) as sock, pytest.raises(ConnectionError):
+        endless(sock)
+
+
+def test_more_headers_than_a_request_needs_are_refused(small: httpx.Client) -> None:
+    answer, _ = raw(small, "GET / HTTP/1.1", b"".join(b"X-%d: y\r\n" % i for i in range(200)), b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing_behind(path: Path) -> None:
     with live_server(path, max_uploads=1) as server:
         url = server.base_url

@@ -18,7 +18,7 @@ import pytest
 import soxr
 from live_server import KEY, Process, live_server
 from tiny_model import LABELS, TONES, save
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from kws_edge import KeywordModel, Spotter
@@ -272,6 +272,11 @@ def test_a_wrong_parameter_is_said_and_closes(server: httpx.Client, parameters: 
     assert (code, problem) == (4000, "invalid-parameter")
     assert said in detail
     assert "\n" not in detail
+
+
+def test_a_query_that_is_far_too_long_is_refused_before_the_handshake(server: httpx.Client) -> None:
+    with pytest.raises((InvalidStatus, InvalidMessage)), stream(server, words=",".join(["low"] * 3000)):
+        pass
 
 
 @pytest.mark.parametrize(

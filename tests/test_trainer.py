@@ -395,7 +395,7 @@ def test_a_background_noise_shorter_than_a_clip_is_named(tones: Path, tmp_path: 
     shutil.copytree(tones, tmp_path / "data")
     sf.write(tmp_path / "data" / "_background_noise_" / "click.wav", np.zeros(800), 16_000)
     recipe = tone_words.recipe()
-    with pytest.raises(SettingError, match=r"background noise click in .* has 800 samples; expected 1 s or more"):
+    with pytest.raises(SettingError, match=r"background noise click in .* has 800 samples; expected 1.3 s or more"):
         tone_words.trainer(tmp_path / "data", tmp_path / "run", recipe)
     quiet = replace(recipe, augmentation=replace(recipe.augmentation, background_probability=0))
     tone_words.trainer(tmp_path / "data", tmp_path / "run", quiet)

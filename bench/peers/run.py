@@ -131,7 +131,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", action="append", metavar="PART", help="only peers with this in their row's name")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=60, help="of audio in a round, a multiple of 5")
-    parser.add_argument("--checks", type=int, default=40, help="recordings by which to check that a row detects")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -178,7 +177,7 @@ def check(row: Row, homes: dict[str, Path], options: argparse.Namespace, folder:
     fired = {}
     with Process(row, homes[row.environment], options.core) as process:
         for word in (row.word, OTHER):
-            recordings = sounds.said(options.data, word, options.checks, options.seed)
+            recordings = sounds.said(options.data, word, row.recordings, options.seed)
             answers = (process.play(sounds.write(x, folder / "said.raw"), 0, len(x) / SAMPLE_RATE) for x in recordings)
             fired[word] = sum(answer["fired"] > 0 for answer in answers)
     return {
@@ -186,7 +185,7 @@ def check(row: Row, homes: dict[str, Path], options: argparse.Namespace, folder:
         "fired": fired[row.word],
         "other": OTHER,
         "other_fired": fired[OTHER],
-        "count": options.checks,
+        "count": row.recordings,
     }
 
 

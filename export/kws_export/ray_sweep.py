@@ -14,8 +14,10 @@ import hashlib
 import logging
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -58,9 +60,14 @@ def train_on_ray(runs: Sequence[Run], settings: Settings, address: str, workers:
         settings,
         data=settings.data.absolute(), cache=settings.cache.absolute(), device=device, negatives=negatives,
     )  # fmt: skip
-    ray = _connected(address, None if workers is None else workers * settings.threads)
+    with redirect_stdout(sys.stderr):  # Ray says on standard output what happens to its machines
+        _train(runs, settings, address, None if workers is None else workers * settings.threads, watcher)
+
+
+def _train(runs: Sequence[Run], settings: Settings, address: str, cpus: int | None, watcher: Watcher) -> None:
+    ray = _connected(address, cpus)
     try:
-        kind = ray.remote(num_cpus=settings.threads, num_gpus=1 if device == "cuda" else 0)(Trainee)
+        kind = ray.remote(num_cpus=settings.threads, num_gpus=1 if settings.device == "cuda" else 0)(Trainee)
         _Leader(ray, kind, settings, watcher).lead(runs)
     finally:
         ray.shutdown()  # ends the actors, and a local cluster
@@ -148,7 +155,7 @@ class _Leader:
             return seat.actor.train_epoch.remote()
         except ray.exceptions.RayTaskError as error:
             seat.log.write(f"{error}\n")
-            self.watcher.failed(run, f"on {error.ip}: {in_one_line(error.cause)}")
+            self.watcher.failed(run, in_one_line(error.cause))
         except ray.exceptions.RayError as error:  # the machine, the process or the object has gone
             seat.losses += 1
             seat.log.write(f"{in_one_line(error)}\n")
@@ -188,13 +195,17 @@ class Trainee:
     """The actor: one run on one machine of the cluster."""
 
     def begin(self, recipe: Recipe, settings: Settings, files: Files) -> Begun:
-        """Take a run up from its files. Raises as Trainer does."""
+        """Take a run up from its files. Raises SettingError where the run or this machine's data cannot be used."""
         self.scratch = tempfile.TemporaryDirectory(prefix="kws-export-")
         folder = Path(self.scratch.name)
         _write(folder, files)
-        self.trainer = trainer_of(Run(recipe, folder), settings)
+        host = socket.gethostname()
+        try:
+            self.trainer = trainer_of(Run(recipe, folder), settings)
+        except (KwsEdgeError, OSError) as error:
+            raise SettingError(f"on {host}: {in_one_line(error)}") from error
         names = "\n".join(self.trainer.train_data.names)
-        where = f"process {os.getpid()} on {socket.gethostname()}"
+        where = f"process {os.getpid()} on {host}"
         return Begun(self.trainer.epoch, where, hashlib.sha256(names.encode()).hexdigest())
 
     def train_epoch(self) -> tuple["EpochResult | None", Files]:

@@ -97,7 +97,7 @@ class AsyncClient:
         async def send() -> None:
             try:
                 async for block in source:
-                    for message in wire.messages(block):
+                    for message in wire.messages(block, hello):
                         await ws.send(message)
                 await ws.send(wire.FINISH)
             except ConnectionClosed:

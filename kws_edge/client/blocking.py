@@ -141,7 +141,7 @@ class Client:
         def send() -> None:
             try:
                 for block in source:
-                    for message in wire.messages(block):
+                    for message in wire.messages(block, hello):
                         ws.send(message)
                 ws.send(wire.FINISH)
             except ConnectionClosed:

@@ -47,6 +47,7 @@ class Hello:
     model, labels, words : its name, all that it knows, and those that give events.
     hop : seconds from one to the next.
     thresholds : score → the highest uncertainty that is accepted.
+    max_message : bytes that one message to the server may have.
     """
 
     version: str
@@ -55,6 +56,7 @@ class Hello:
     words: tuple[str, ...]
     hop: float
     thresholds: Mapping[str, float]
+    max_message: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +203,13 @@ def stream_parameters(
     return {**given, "rate": SAMPLE_RATE}
 
 
-def messages(block: Block) -> Iterator[bytes | str]:
-    """What a block is on the wire."""
+def messages(block: Block, hello: Hello) -> Iterator[bytes | str]:
+    """What a block is on the wire, in messages of up to a second that the server takes."""
     if block.dropped:
         yield json.dumps({"type": "gap", "samples": block.dropped})
-    for i in range(0, len(block.samples), SAMPLE_RATE):
-        yield block.samples[i : i + SAMPLE_RATE].astype("<f4").tobytes()
+    size = min(SAMPLE_RATE, hello.max_message // 4)
+    for i in range(0, len(block.samples), size):
+        yield block.samples[i : i + size].astype("<f4").tobytes()
 
 
 def read(text: str | bytes) -> Any:

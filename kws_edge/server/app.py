@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from kws_edge.errors import SettingError
 from kws_edge.server import problems, rest, stream
+from kws_edge.server.connection import limited
 from kws_edge.server.limits import CloseUnread
 from kws_edge.server.observe import Metrics, Observer, configure_logging
 from kws_edge.server.schemas import Classified, ProblemDetails
@@ -69,6 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # its pages would load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # to a host that the caller names
     )
     app.state.service = service
     for error in problems.HANDLED:
@@ -76,7 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(rest.v1)
     app.include_router(rest.router)
     app.include_router(stream.router)
-    app.add_api_route("/", _index, include_in_schema=False)
+    app.add_api_route("/", _index, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/page", _Page(directory=PAGE))
     if settings.browser:
         app.mount("/browser", _Page(directory=settings.browser))
@@ -112,6 +114,7 @@ class Server(uvicorn.Server):
         self._service: Service = app.state.service
         config = uvicorn.Config(
             app,
+            http=limited(settings.head_timeout),
             log_config=None,
             access_log=False,
             server_header=False,

@@ -2,11 +2,13 @@
 
 import json
 import platform
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import onnxruntime
 from fastapi import APIRouter, Depends, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from kws_edge.model import DEFAULT_TARGET, KeywordModel
@@ -66,21 +68,53 @@ Client = Annotated[str, Depends(admitted)]
 router = APIRouter()
 v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_problems("unauthorized", "too-many-requests", "internal"))
 
-ModelName = Annotated[
-    str | None, Query(description="A name of `GET /v1/models`; the default model where none is given.", max_length=200)
-]
-Target = Annotated[
-    float,
-    Query(
-        gt=0,
-        lt=1,
-        allow_inf_nan=False,
-        description="Accuracy that accepted clips should have; one that the model was calibrated for.",
-    ),
-]
-ScoreName = Annotated[
-    schemas.Score | None, Query(description="The uncertainty that decides; the model's own where none is given.")
-]
+
+class Parameters(BaseModel):
+    """The query of both ways to classify."""
+
+    model_config = ConfigDict(extra="forbid")  # a misspelt target must not pass for the default one
+
+    model: Annotated[
+        str | None,
+        Field(description="A name of `GET /v1/models`; the default model where none is given.", max_length=200),
+    ] = None
+    target: Annotated[
+        float,
+        Field(
+            gt=0,
+            lt=1,
+            allow_inf_nan=False,
+            description="Accuracy that accepted clips should have; one that the model was calibrated for.",
+        ),
+    ] = DEFAULT_TARGET
+    score: Annotated[
+        schemas.Score | None, Field(description="The uncertainty that decides; the model's own where none is given.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about each file."""
+
+    model: KeywordModel
+    target: float
+    score: schemas.Score | None
+
+    @classmethod
+    def of(cls, service: Service, given: Parameters) -> "Question":
+        """Check it, before any of the body is read.
+
+        Raises
+        ------
+        SettingError : the model is not served, or not calibrated for this target.
+        """
+        model = service.default_model if given.model is None else service.model(given.model)
+        model.metadata.threshold(given.score or model.metadata.score, given.target)
+        return cls(model, given.target, given.score)
+
+    def about(self, name: str, body: bytes) -> Clip:
+        """The question about one file."""
+        return Clip(name or "audio", body, self.model, self.target, self.score)
 
 
 @v1.post(
@@ -96,16 +130,14 @@ ScoreName = Annotated[
     ),
     openapi_extra=_file_body("A form with one file, or the file itself with its content type.", _ONE_FILE, raw=True),
 )
-async def classify(
-    request: Request, client: Client, model: ModelName = None, target: Target = DEFAULT_TARGET, score: ScoreName = None
-) -> schemas.Classified:
+async def classify(request: Request, client: Client, given: Annotated[Parameters, Query()]) -> schemas.Classified:
     """Name the word in a clip, or abstain and say why.
 
     The clip is a WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF file at any sample rate. In one longer than 1.3 s
     the word is searched for; `start` and `end` say where it is.
     """
     service = Service.of(request)
-    asked = _asked(service, model, target, score)
+    question = Question.of(service, given)
     with service.uploads.take(client):
         kind = _content_type(request)
         if kind == FORM:
@@ -114,7 +146,7 @@ async def classify(
             name, body = "", b"".join([chunk async for chunk in _chunks(request)])
         else:
             raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {', '.join((FORM, *AUDIO))}")
-        outcome = (await service.pool.classify([Clip(name or "audio", body, asked, target, score)]))[0]
+        outcome = (await service.pool.classify([question.about(name, body)]))[0]
     if isinstance(outcome, Exception):
         raise outcome
     return _classified(service, outcome)
@@ -127,19 +159,16 @@ async def classify(
     ),
     openapi_extra=_file_body("A form with files, each in a field `files`.", _FILES, raw=False),
 )
-async def classify_batch(
-    request: Request, client: Client, model: ModelName = None, target: Target = DEFAULT_TARGET, score: ScoreName = None
-) -> schemas.Batch:
+async def classify_batch(request: Request, client: Client, given: Annotated[Parameters, Query()]) -> schemas.Batch:
     """Classify several clips in one request; what is wrong with one of them does not stop the others."""
     service = Service.of(request)
-    asked = _asked(service, model, target, score)
+    question = Question.of(service, given)
     with service.uploads.take(client):
         kind = _content_type(request)
         if kind != FORM:
             raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {FORM}")
         files = await _read_files(request, "files", most=service.settings.max_clips)
-        clips = [Clip(name or "audio", body, asked, target, score) for name, body in files]
-        outcomes = await service.pool.classify(clips)
+        outcomes = await service.pool.classify([question.about(name, body) for name, body in files])
     return schemas.Batch(
         results=[_item(service, name, outcome) for (name, _), outcome in zip(files, outcomes, strict=True)]
     )
@@ -164,12 +193,14 @@ async def describe_model(request: Request, name: str) -> schemas.ModelDescriptio
     return schemas.ModelDescription(**{key: metadata[key] for key in fields} | _summary(service, model))
 
 
+@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live", tags=["operation"])
 async def live() -> schemas.Live:
     """Whether the process answers at all; no key needed."""
     return schemas.Live()
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", tags=["operation"], responses=_problems("not-ready"))
 async def ready(request: Request) -> schemas.Ready:
     """Whether requests should be sent here; no key needed."""
@@ -200,13 +231,6 @@ async def ready(request: Request) -> schemas.Ready:
 async def metrics(request: Request) -> Response:
     """Counters and histograms in the text format of Prometheus."""
     return Response(generate_latest(Service.of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-def _asked(service: Service, model: str | None, target: float, score: schemas.Score | None) -> KeywordModel:
-    """The model that is asked; a SettingError, before any of the body is read, where it is not calibrated for that."""
-    chosen = service.default_model if model is None else service.model(model)
-    chosen.metadata.threshold(score or chosen.metadata.score, target)
-    return chosen
 
 
 def _content_type(request: Request) -> str:

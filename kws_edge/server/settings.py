@@ -56,6 +56,7 @@ class Settings(BaseSettings):
     max_clip_seconds: float = Field(60, gt=0, le=600, description="Length of a clip once decoded.")
     max_clips: int = Field(32, ge=1, le=1000, description="Clips in one batch request.")
     max_uploads: int = Field(64, ge=1, le=10_000, description="Requests being read or answered at once.")
+    head_timeout: float = Field(10, gt=0, le=600, description="Time for the head of a request to arrive.")
     body_timeout: float = Field(30, gt=0, le=3600, description="Time for a body to arrive.")
 
     max_streams: int = Field(200, ge=0, le=10_000, description="WebSocket streams at once.")

@@ -23,12 +23,11 @@ from starlette.websockets import WebSocketDisconnect
 
 from kws_edge.audio import MAX_RATE, MIN_RATE, SAMPLE_RATE
 from kws_edge.errors import AudioError
-from kws_edge.hops import DEFAULT_HOP, MAX_HOP, MIN_HOP
+from kws_edge.hops import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
 from kws_edge.model import KeywordModel
 from kws_edge.server.problems import ProblemError
 from kws_edge.server.service import Service, installed_version
 from kws_edge.spotter import Snapshot, Spotter
-from kws_edge.windows import WINDOW_SECONDS
 
 F32 = npt.NDArray[np.float32]
 
@@ -142,7 +141,7 @@ class _Session:
             "rate": p.rate,
             "encoding": p.encoding,
             "hop": p.hop,
-            "window": WINDOW_SECONDS,
+            "window": window_seconds(model.metadata),
             "thresholds": dict(self.spotter.settings.thresholds),
             "posteriors": p.posteriors,
             "idle_timeout": service.settings.idle_timeout,
@@ -169,7 +168,7 @@ class _Session:
         match _command(message):
             case {"type": "finish", **rest} if not rest:
                 await self._push(self._pcm.flush)
-                await self._push(lambda: np.zeros(round(WINDOW_SECONDS * SAMPLE_RATE), np.float32))
+                await self._push(lambda: np.zeros(SAMPLE_RATE, np.float32))  # as `Spotter.finish`
                 await self._send([{"type": "end", "time": self.spotter.time}])
                 return True
             case {"type": "reset", **rest} if not rest:
