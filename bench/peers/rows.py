@@ -63,7 +63,7 @@ def _pocketsphinx(note: str = "", **options: Any) -> Row:
 
 
 PEERS = (
-    # It hears "hey jarvis" in one "jarvis" out of eight.
+    # It hears "hey jarvis" in a few of a hundred recordings of "jarvis".
     _peer("pymicro-wakeword", "pymicro", 1, recordings=200),
     _peer("pymicro-wakeword", "pymicro", 20, recordings=50),
     _peer("openwakeword (ONNX)", "openwakeword_model", 1, framework="onnx"),
