@@ -40,6 +40,14 @@ def test_rankings_are_those_of_the_metrics(of_run: dict[Key, float], score: str)
     assert of_run[Key("auroc", "speech", score)] == metrics.auroc_ood(u, speech)
 
 
+def test_scores_that_are_one_to_the_last_bit_are_counted() -> None:
+    vacuity = TEST.vacuity.copy()
+    vacuity[:60], vacuity[60] = 1, np.nextafter(np.float32(1), np.float32(0))
+    crowded = replace(RUN, sets={"validation": VALIDATION, "test": replace(TEST, vacuity=vacuity)})
+    at_one = (TEST.vacuity[61:] == 1).sum()
+    assert figures(crowded)[Key("saturated", "test", "vacuity")] == (60 + at_one) / 600
+
+
 def test_scoring_rules_from_what_is_kept_are_those_of_whole_distributions(of_run: dict[Key, float]) -> None:
     p = score_files.probabilities(TEST.predicted.astype(int), TEST.entropy.astype(float))
     truth = TEST.truth.astype(int)

@@ -55,6 +55,7 @@ def known(accuracy: dict[str, list[float]]) -> Comparison:
         **{Key("accepted", "test", s, t, r): 300 for s in SCORES for t in TARGETS for r in rules},
     }  # fmt: skip
     runs = {v: [score_files.run(v, i + 1, sets=False) for i in range(len(a))] for v, a in accuracy.items()}
+    keys[Key("accuracy", "validation")] = 0.95
     computed = {f"{v}-{i + 1}": {**keys, ACCURACY: x} for v, a in accuracy.items() for i, x in enumerate(a)}
     none = PairGain(Difference(0, 0, 0), None)
     return Comparison(runs, computed, {(v, t, s): none for v in accuracy for t in TARGETS for s in SCORES})
@@ -165,6 +166,19 @@ def test_the_best_is_the_one_with_the_best_numbers() -> None:
     assert "From 90.00 % (`softmax`) to 96.00 % (`edl_ce`)" in said(
         known({"softmax": [0.90], "edl_ce": [0.96]}), "**Accuracy.**"
     )
+
+
+def test_crowds_at_one_are_told_of_from_one_percent_on() -> None:
+    c = known({"softmax": [0.96], "edl_ce": [0.9]})
+    assert not [p for p in findings(c) if p.startswith("**Scores that are 1")]
+    c.figures["edl_ce-1"][Key("saturated", "test", "entropy")] = 0.123
+    c.figures["softmax-1"][Key("saturated", "test", "entropy")] = 0.009
+    assert said(c, "**Scores that are 1").endswith("among them: `edl_ce` by entropy (12.3 %).")
+
+
+def test_the_gap_between_the_splits_is_told() -> None:
+    text = said(known({"softmax": [0.96], "edl_ce": [0.9]}), "**The two splits.**")
+    assert "-5.00 to +1.00 points" in text
 
 
 def test_missing_variants_are_named() -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
@@ -395,7 +396,7 @@ def test_without_ray_the_package_to_install_is_named(
 
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DependencyError, match=r"pip install 'kws-edge\[ray\]'"):
-        train_on_ray([], settings, "auto", None, Watcher())
+        train_on_ray(plan(tone_words.recipe(), ["softmax"], [1], tmp_path), settings, "auto", None, Watcher())
 
 
 def test_a_first_stage_that_other_machines_would_not_find_is_refused(settings: Settings, tmp_path: Path) -> None:
@@ -404,3 +405,45 @@ def test_a_first_stage_that_other_machines_would_not_find_is_refused(settings: S
     runs = plan(tone_words.recipe(start="runs/first/best.pt"), ["softmax"], [1], tmp_path)
     with pytest.raises(SettingError, match=r"starts from runs/first/best\.pt; through Ray, name an absolute path"):
         train_on_ray(runs, settings, "auto", None, Watcher())
+
+
+def test_a_run_that_no_machine_survives_is_given_up(settings: Settings, tmp_path: Path) -> None:
+    from kws_export.ray_sweep import MAX_LOSSES, Leader
+
+    class LostError(Exception):
+        pass
+
+    class LosingRay:
+        """A stand-in for Ray and its actors, every one of which is lost."""
+
+        exceptions = SimpleNamespace(RayError=LostError, RayTaskError=type("RayTaskError", (LostError,), {}))
+        asked = 0
+
+        def remote(self) -> Any:
+            return SimpleNamespace(begin=SimpleNamespace(remote=self.begin))
+
+        def begin(self, *given: Any) -> int:
+            self.asked += 1
+            return self.asked
+
+        def wait(self, references: list[int], num_returns: int) -> tuple[list[int], list[int]]:
+            return references[:num_returns], references[num_returns:]
+
+        def get(self, reference: int) -> None:
+            raise LostError("the machine is gone")
+
+    ray, watcher = LosingRay(), Watcher()
+    Leader(ray, ray, settings, watcher).lead(plan(tone_words.recipe(), ["softmax"], [1], tmp_path))
+    assert ray.asked == MAX_LOSSES + 1
+    ((_, reason),) = watcher.of("failed")
+    assert reason == "lost its machine 4 times in a row: LostError: the machine is gone"
+
+
+def test_a_machine_with_other_clips_is_refused(settings: Settings) -> None:
+    from kws_export.ray_sweep import Begun, Leader
+
+    leader = Leader(None, None, settings, Watcher())
+    leader.check(Begun(0, "process 1 on a", clips="these"))
+    leader.check(Begun(0, "process 2 on b", clips="these"))
+    with pytest.raises(SettingError, match=r"other training clips in \S+ for process 3 on c than for process 1 on a"):
+        leader.check(Begun(0, "process 3 on c", clips="others"))

@@ -92,6 +92,7 @@ def _ranking(test: Answers) -> Iterator[tuple[Key, float]]:
         u = test.score(score)
         yield Key("aurc", "test", score), metrics.aurc(test.correct, u)
         yield Key("auroc_errors", "test", score), metrics.auroc_errors(test.correct, u) if has_both else np.nan
+        yield Key("saturated", "test", score), float((u == 1).mean())
 
 
 def _probabilities(test: Answers) -> Iterator[tuple[Key, float]]:

@@ -12,6 +12,9 @@ from kws_export.report_tables import ACCURACY, MAIN_TARGET, PUBLISHED, SET_TITLE
 from kws_export.scoring import TARGETS
 from kws_export.tables import NONE, Table, percent
 
+SATURATED = 0.01
+"""Share of clips from which on a crowd at 1 is told of."""
+
 
 def findings(c: Comparison) -> list[str]:
     """One paragraph of markdown each."""
@@ -19,6 +22,7 @@ def findings(c: Comparison) -> list[str]:
         *_missing(c),
         *_accuracy(c),
         *_selective(c),
+        *_saturated(c),
         *_promises(c),
         *_halves(c),
         *_pairs(c),
@@ -108,7 +112,25 @@ def _selective(c: Comparison) -> Iterator[str]:
     )
 
 
+def _saturated(c: Comparison) -> Iterator[str]:
+    shares = {(v, s): e.mean for v in c.runs for s in SCORES if (e := c.estimate(v, Key("saturated", "test", s)))}
+    if crowds := [f"`{v}` by {s} ({percent(x, 1)} %)" for (v, s), x in shares.items() if x >= SATURATED]:
+        yield (
+            f"**Scores that are 1 to the last bit** for {100 * SATURATED:.0f} % of the test clips or more, and so tell "
+            f"nothing among them: {', '.join(crowds)}."
+        )
+
+
 def _promises(c: Comparison) -> Iterator[str]:
+    gaps = [
+        test.mean - validation.mean
+        for v in c.runs
+        if (test := c.estimate(v, ACCURACY)) and (validation := c.estimate(v, Key("accuracy", "validation")))
+    ]
+    yield (
+        f"**The two splits.** Accuracy on test less that on validation is {100 * min(gaps):+.2f} to "
+        f"{100 * max(gaps):+.2f} points, depending on the variant."
+    )
     for rule, name in (("validation", "the paper's rule"), ("conservative", "the conservative rule")):
         runs = kept = refuted = without = 0
         for v, score, target in product(c.runs, SCORES, TARGETS):

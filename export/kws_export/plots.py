@@ -89,8 +89,9 @@ def all_plots(c: Comparison) -> list[Plot]:
         *(_thresholds_plot(score) for score in SCORES),
         Plot(
             "risk-coverage",
-            "Error rate among the surest clips of the test split, by share accepted; mean over seeds. Grey: the other "
-            "variants, by entropy.",
+            "Error rate among the surest clips of the test split, by share accepted; mean over seeds, bands ± 2σ. "
+            "Grey: the other variants, by entropy. The axis of errors is logarithmic. Clips of equal score are "
+            "accepted together, so a step is a crowd of them.",
             risk_coverage,
         ),
         *(_density_plot(score) for score in SCORES),
@@ -177,7 +178,7 @@ def _thresholds_plot(score: Score) -> Plot:
 
 def thresholds(figure: "Figure", c: Comparison, score: Score) -> None:
     """Acc_th and Acc_total over the threshold."""
-    grid = np.linspace(0, 1, 101)[1:] ** 2  # closer near 0, where the scores of right answers are
+    grid = np.sin(np.linspace(0, np.pi / 2, 151)[1:]) ** 2  # closer near the ends, where most scores are
     with _panels(
         figure, c, f"Test split, withheld where {score} > t", f"threshold t on {score}", "share of clips, %"
     ) as axes:
@@ -187,7 +188,7 @@ def thresholds(figure: "Figure", c: Comparison, score: Score) -> None:
             total = np.array([curve.total_accuracy for curve in curves])
             _band(ax, grid, 100 * accepted, colour=BLUE, style="-", label="accuracy of what is accepted")
             _band(ax, grid, 100 * total, colour=ORANGE, style="--", label="accepted and right, of all")
-            ax.set_ylim(80, 100.3)
+            ax.set_ylim(60, 100.6)
             ax.set_xlim(0, 1)
 
 
@@ -255,14 +256,15 @@ def risk_coverage(figure: "Figure", c: Comparison) -> None:
         for s in SCORES
     }
     title = "Risk and coverage, test split"
-    with _panels(figure, c, title, "coverage, %", "error rate of what is accepted, %") as axes:
+    with _panels(figure, c, title, "coverage, %", "error rate, %") as axes:
         for variant, ax in axes.items():
             for other in c.runs:
                 ax.plot(100 * coverages, risks[other, "entropy"].mean(axis=0), color=GREY, linewidth=0.5, alpha=0.6)
             for s in SCORES:
                 _band(ax, 100 * coverages, risks[variant, s], colour=COLOUR[s], style=STYLE[s], label=f"by {s}")
+            ax.set_yscale("log")
             ax.set_xlim(50, 100)
-            ax.set_ylim(bottom=0)
+            ax.set_ylim(0.05, 25)
 
 
 # ---- promise

@@ -52,7 +52,9 @@ def train_on_ray(runs: Sequence[Run], settings: Settings, address: str, workers:
     DependencyError : Ray is not installed.
     SettingError : there is no such cluster; the recipe starts from a file that only this machine has.
     """
-    if runs and (start := runs[0].recipe.start) and not Path(start).is_absolute():
+    if not runs:
+        return
+    if (start := runs[0].recipe.start) and not Path(start).is_absolute():
         raise SettingError(f"the recipe starts from {start}; through Ray, name an absolute path that all machines hold")
     device = "cuda" if settings.device == "cuda" else "cpu"
     negatives = tuple(os.path.abspath(pattern) for pattern in settings.negatives)
@@ -68,7 +70,7 @@ def _train(runs: Sequence[Run], settings: Settings, address: str, cpus: int | No
     ray = _connected(address, cpus)
     try:
         kind = ray.remote(num_cpus=settings.threads, num_gpus=1 if settings.device == "cuda" else 0)(Trainee)
-        _Leader(ray, kind, settings, watcher).lead(runs)
+        Leader(ray, kind, settings, watcher).lead(runs)
     finally:
         ray.shutdown()  # ends the actors, and a local cluster
 
@@ -106,14 +108,23 @@ class _Seat:
 
 
 @dataclass(slots=True)
-class _Leader:
-    ray: ModuleType
-    kind: Any  # of the actors
+class Leader:
+    """Keeps the actors at work and what they make.
+
+    Attributes
+    ----------
+    ray : the module, connected to a cluster.
+    kind : Trainee as an actor class of Ray's.
+    """
+
+    ray: Any
+    kind: Any
     settings: Settings
     watcher: Watcher
     clips: dict[str, str] = field(default_factory=dict)  # the first actor's digest, and where it was
 
     def lead(self, runs: Sequence[Run]) -> None:
+        """Train them all, as train_on_ray says."""
         pending: dict[Any, _Seat] = {}  # what each actor is at now
         for run in runs:  # all at once: Ray starts them in this order, and a cluster that grows sees what is asked
             try:
@@ -142,7 +153,7 @@ class _Leader:
         try:
             answer = ray.get(reference)
             if isinstance(answer, Begun):
-                self._check(answer)
+                self.check(answer)
                 self.watcher.started(run, answer.epoch, answer.where)
             else:
                 result, files = answer
@@ -166,8 +177,8 @@ class _Leader:
             self.watcher.failed(run, in_one_line(error))
         return None
 
-    def _check(self, begun: "Begun") -> None:
-        """Runs on different clips cannot be compared."""
+    def check(self, begun: "Begun") -> None:
+        """Raise SettingError where a run would be on other clips than the first: the two could not be compared."""
         if not self.clips:
             self.clips[begun.clips] = begun.where
         elif begun.clips not in self.clips:

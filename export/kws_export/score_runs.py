@@ -1,14 +1,16 @@
 """A run's answers on every set, in one small file: all that a report needs, without training or recordings.
 
 A file NAME.npz holds, for each set, truth and predicted (int16), entropy and vacuity (float32); for the test split also
-what the proper scoring rules need of p̂. Floats keep 16 significant bits, which halves the file. Rounding is monotone,
-so it changes no order, and no selective figure but where two scores agree to 3e-5.
+what the proper scoring rules need of p̂. The scores are the device's to the last bit: some variants crowd thousands of
+clips just below 1, and rounding would merge them. Of probabilities 16 significant bits are kept, which the file's
+compression makes the most of.
 """
 
 import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ F32 = npt.NDArray[np.float32]
 I16 = npt.NDArray[np.int16]
 Bools = npt.NDArray[np.bool_]
 
-FORMAT = 1
+FORMAT = 2
 _DROPPED_BITS = 24 - 16  # of a float32's 24 significant ones
 
 
@@ -68,8 +70,8 @@ class Answers:
         answers = cls(
             scored.truth.astype(np.int16),
             scored.predicted.astype(np.int16),
-            shortened(scored.entropy),
-            shortened(scored.vacuity),
+            scored.entropy,
+            scored.vacuity,
         )
         if not with_probabilities:
             return answers
@@ -182,8 +184,8 @@ class Run:
         return self.epochs_done >= self.checkpoint.recipe.epochs
 
     def scores(self, out: Path) -> RunScores:
-        """What `out` holds of this very checkpoint; a file of another one counts for nothing."""
-        if (out / f"{self.name}.npz").is_file():
+        """What `out` holds of this very checkpoint; a file of another one, or of another format, counts for nothing."""
+        with suppress(SettingError):
             saved = RunScores.load(out / f"{self.name}.npz")
             if saved.checkpoint == self.digest:
                 return saved
