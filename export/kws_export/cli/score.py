@@ -24,7 +24,7 @@ def score(
     out: Path,
     cache: Path,
 ) -> None:
-    """Keep each RUN's answers in a file of some 300 kB, from which `kws-export report` makes its tables and figures.
+    """Keep each RUN's answers in a file of some 330 kB, from which `kws-export report` makes its tables and figures.
 
     Scored are: validation, test, words outside the vocabulary, silence; with --noise the test split at 20, 10, 5 and
     0 dB; with --sounds and --speech what holds no word. A PATH is a folder, a file or a pattern in quotes. Use
