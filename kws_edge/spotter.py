@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kws_edge.audio import MAX_PEAK, SAMPLE_RATE
 from kws_edge.decision import Decision, Event, StreamSettings
 from kws_edge.errors import AudioError, SettingError
-from kws_edge.hops import DEFAULT_HOP, Hop, Hops, HopStream, no_evidence
+from kws_edge.hops import DEFAULT_HOP, Hop, Hops, HopStream, no_evidence, window_seconds
 from kws_edge.mfcc import pad
 from kws_edge.model import KeywordModel, Outputs
 from kws_edge.sources import AudioSource
@@ -101,9 +101,7 @@ class Spotter:
         self.model, self.hop = model, hop
         self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
         self._hops = HopStream(model.metadata, hop)
-        self._steps = (
-            Steps(model, round(hop * SAMPLE_RATE) // model.metadata.front_end.hop) if has_steps(model) else None
-        )
+        self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
         self._decision = Decision(model.metadata, self.settings, hop, words)
         K = len(model.labels)
         self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
@@ -151,8 +149,13 @@ class Spotter:
         self._hops.gap(samples)
 
     def finish(self) -> list[Event]:
-        """End the stream with a second of silence, so that a word at its very end is seen whole and decided on."""
-        return self.push(np.zeros(SAMPLE_RATE, np.float32))
+        """End the stream with silence, so that a word at its very end is seen whole and decided on."""
+        return self.push(self.closing_silence)
+
+    @property
+    def closing_silence(self) -> F32:
+        """What `finish` ends a stream with: a second, or a window where that is longer, as zeros, float32 [n]."""
+        return np.zeros(round(max(1.0, window_seconds(self.model.metadata)) * SAMPLE_RATE), np.float32)
 
     def listen(self, source: AudioSource) -> Iterator[Event]:
         """The events of a source, until it ends; it is closed then, and when the iteration is given up.

@@ -16,7 +16,7 @@ from kws_edge.errors import ModelError
 from kws_edge.hops import trace
 from kws_edge.mfcc import mfcc
 from kws_edge.model import KeywordModel
-from kws_edge.spotter import Spotter
+from kws_edge.spotter import Spotter, State
 from kws_edge.steps import Steps, has_steps, step_file
 from kws_export.network import MatchboxNet
 from kws_export.onnx_export import build_model, build_step_model, save_model
@@ -116,6 +116,15 @@ def test_a_gap_or_a_reset_leaves_nothing_of_what_was_before(model: KeywordModel)
         used._decision.reset()
         used._hops._floor = Spotter(model)._hops._floor
         np.testing.assert_array_equal(numbers(used, sound, 0.1), fresh)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.25, 0.5])
+def test_the_end_of_a_stream_shorter_than_its_window_is_seen(model: KeywordModel, seconds: float) -> None:
+    spotter = Spotter(model)
+    spotter.push(room(seconds, 0.05))
+    spotter.finish()
+    assert spotter.last is not None
+    assert spotter.last.state == State.LISTENING
 
 
 def test_streams_of_one_model_do_not_mix_also_in_threads(model: KeywordModel) -> None:

@@ -168,7 +168,7 @@ class _Session:
         match _command(message):
             case {"type": "finish", **rest} if not rest:
                 await self._push(self._pcm.flush)
-                await self._push(lambda: np.zeros(SAMPLE_RATE, np.float32))  # as `Spotter.finish`
+                await self._push(lambda: self.spotter.closing_silence)
                 await self._send([{"type": "end", "time": self.spotter.time}])
                 return True
             case {"type": "reset", **rest} if not rest:
