@@ -25,7 +25,6 @@ SAMPLES: Final = Path(__file__).parent / "samples"
 WORD: Final = "yes"
 """A word that the shipped models know; the sample of that name says it."""
 
-_REMOTE = {"azure"}
 _ENOUGH_MB = 150  # for one program that listens, and the system beside it
 _QUIET, _LOUD = -60.0, -3.0  # dBFS
 _IR_VERSION, _GRAPH, _OPSET_IMPORT, _VERSION = 1, 7, 8, 2  # fields of ModelProto and OperatorSetIdProto
@@ -176,12 +175,10 @@ def _limits() -> Found:
 
 def _limit(data: bytes, pattern: str) -> int | None:
     """What onnxruntime says it supports when it refuses a file from the future."""
-    import onnxruntime as ort
+    from kws_edge.session import CPU, open_session
 
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
     try:
-        ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        open_session(data, CPU, 1)
     except Exception as error:  # onnxruntime's errors have no class in common
         if found := re.search(pattern, str(error)):
             return int(found[1])
@@ -224,11 +221,11 @@ def _model(name: str | None) -> Found:
 def _providers(model: str | None) -> Found:
     from kws_edge.bench.runner import probe
     from kws_edge.model import DEFAULT_MODEL
-    from kws_edge.session import available_providers
+    from kws_edge.session import REMOTE, available_providers
 
     check = "providers"
     for provider in available_providers():
-        if provider == "cpu" or provider in _REMOTE:
+        if provider == "cpu" or provider in REMOTE:
             continue
         try:
             nodes = probe(model or DEFAULT_MODEL, provider)

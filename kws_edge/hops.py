@@ -26,7 +26,7 @@ from kws_edge.audio import CLIP_LEVEL, SAMPLE_RATE, measure
 from kws_edge.errors import SettingError
 from kws_edge.metadata import Metadata
 from kws_edge.mfcc import FrontEnd, frame_mfcc, pad
-from kws_edge.model import KeywordModel
+from kws_edge.model import MAX_BATCH, KeywordModel
 from kws_edge.variants import get_variant
 from kws_edge.windows import WINDOW_SECONDS
 
@@ -48,8 +48,6 @@ FLOOR_RISE: Final = 3.0
 """dB per second. Pauses between syllables hold the floor down; a fan that starts is the floor some seconds later."""
 GATE: Final = 3.0
 """dB above the floor: steady noise varies by less, over spans of 0.1 s."""
-
-_BATCH = 16
 
 
 class Hop(NamedTuple):
@@ -281,7 +279,7 @@ def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) 
             hops.append(h)
             alphas.append(nothing)
             vacuities.append(np.float32(1))
-            if len(waiting) == _BATCH:
+            if len(waiting) == MAX_BATCH:
                 run()
     if waiting:
         run()

@@ -27,7 +27,7 @@ from kws_edge.errors import AudioError, ModelError, ProviderError, SettingError
 from kws_edge.metadata import KEY, Metadata, Score
 from kws_edge.mfcc import mfcc, pad
 from kws_edge.prediction import Prediction, Reason
-from kws_edge.session import available_providers, full_name, open_session, short_name
+from kws_edge.session import OUTPUTS, available_providers, full_name, open_session, short_name
 from kws_edge.variants import get_variant
 from kws_edge.windows import Window, cut, whole
 
@@ -41,8 +41,8 @@ _package = Path(__file__).parent
 MODELS: Final = _package / "models" if (_package / "models").is_dir() else _package.parent / "models"
 """The folder of the shipped models: inside an installed package, or at the top of a checkout."""
 
-_BATCH = 16
-"""Clips or windows per run: its memory grows with more, its speed hardly does."""
+MAX_BATCH: Final = 16
+"""Clips or windows per run, at most: its memory grows with more, its speed hardly does."""
 
 _TOO_NEW = {
     "IR version": r"IR version: (\d+), max supported IR version: (\d+)",
@@ -173,7 +173,7 @@ class KeywordModel:
         if not np.isfinite(x).all():  # integer arithmetic would make something of them
             raise SettingError("features that are NaN or infinite; expected finite numbers")
         try:
-            labels, alpha, vacuity, entropy = self._session.run(["class", "alpha", "vacuity", "entropy"], {"mfcc": x})
+            labels, alpha, vacuity, entropy = self._session.run(OUTPUTS, {"mfcc": x})
         except Exception as e:  # onnxruntime's errors have no class in common
             raise ModelError(f"{self._path}: the network fails: {_reason(e)}; expected a sound model") from None
         if not all(np.isfinite(output).all() for output in (alpha, vacuity, entropy)):
@@ -211,7 +211,7 @@ class KeywordModel:
         point = self.metadata.threshold(score, target)
         windows = cut(read_blocks(source, rate=rate), self.metadata.front_end)
         best: Prediction | None = None
-        while batch := list(islice(windows, _BATCH)):
+        while batch := list(islice(windows, MAX_BATCH)):
             for p in self._decide(batch, score, point):
                 if best is None or (p.guess is None, p.uncertainty) < (best.guess is None, best.uncertainty):
                     best = p
@@ -252,8 +252,8 @@ class KeywordModel:
         score = score or self.metadata.score
         point = self.metadata.threshold(score, target)
         predictions = []
-        for i in range(0, len(clips), _BATCH):
-            predictions += self._decide([self._window(clip) for clip in clips[i : i + _BATCH]], score, point)
+        for i in range(0, len(clips), MAX_BATCH):
+            predictions += self._decide([self._window(clip) for clip in clips[i : i + MAX_BATCH]], score, point)
         return predictions
 
     def _window(self, clip: npt.NDArray[Any]) -> Window:

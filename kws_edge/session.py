@@ -1,13 +1,21 @@
 """ONNX Runtime: the one way in which sessions are opened here, and the names of its execution providers."""
 
 from pathlib import Path
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import onnxruntime as ort
 
 from kws_edge.errors import SettingError
 
 _SUFFIX = "ExecutionProvider"
-CPU = f"CPU{_SUFFIX}"
+CPU: Final = f"CPU{_SUFFIX}"
+REMOTE: Final = frozenset({"azure"})
+"""Providers that send to a server what its own operators ask for, and never run a model of this package."""
+
+OUTPUTS: Final = ("class", "alpha", "vacuity", "entropy")
+"""What every model file gives, by name."""
 
 
 def available_providers() -> tuple[str, ...]:
@@ -55,3 +63,8 @@ def open_session(data: bytes, provider: str, threads: int, *, profile: Path | No
     session = ort.InferenceSession(data, options, providers=providers, enable_fallback=0)
     session.disable_fallback()  # to another provider, in silence
     return session
+
+
+def zero_states(session: ort.InferenceSession, batch: int = 1) -> dict[str, npt.NDArray[np.float32]]:
+    """What a step form takes beside `mfcc` at the start of a stream: float32 zeros [batch, ...]; nothing elsewhere."""
+    return {i.name: np.zeros((batch, *i.shape[1:]), np.float32) for i in session.get_inputs() if i.name != "mfcc"}

@@ -16,14 +16,13 @@ import onnxruntime as ort
 from kws_edge.errors import ModelError
 from kws_edge.metadata import KEY, Metadata
 from kws_edge.model import KeywordModel, Outputs
-from kws_edge.session import full_name, open_session
+from kws_edge.session import OUTPUTS, full_name, open_session, zero_states
 
 F32 = npt.NDArray[np.float32]
 
 SUFFIX: Final = ".step.onnx"
 
 _TOLERANCE = 1e-3
-_OUTPUTS = ("class", "alpha", "vacuity", "entropy")
 
 _sessions: "weakref.WeakKeyDictionary[KeywordModel, ort.InferenceSession]" = weakref.WeakKeyDictionary()
 
@@ -41,7 +40,6 @@ class Steps:
         self._session = _sessions[model]
         self._path, self._usual = step_file(model), frames
         fe, K = model.metadata.front_end, len(model.labels)
-        states = {i.name: (1, *i.shape[1:]) for i in self._session.get_inputs() if i.name.startswith("state_")}
         self._features = np.zeros((1, fe.n_mfcc, frames), np.float32)
         self._outputs: dict[str, npt.NDArray[Any]] = {
             "class": np.zeros(1, np.int64),
@@ -51,7 +49,7 @@ class Steps:
         }
         # Two sets of states, each in turn the one that is read and the one that is written. They and all else that a
         # step reads and writes stay where they are, and are made known to onnxruntime once: it saves half of the time.
-        self._states = [{name: np.zeros(shape, np.float32) for name, shape in states.items()} for _ in range(2)]
+        self._states = [zero_states(self._session) for _ in range(2)]
         self._bindings = [self._bind(*self._states), self._bind(*self._states[::-1])]
         self._now = 0
 
@@ -70,16 +68,16 @@ class Steps:
         except Exception as e:  # onnxruntime's errors have no class in common
             raise ModelError(f"{self._path}: the network fails: {e}; expected a sound model") from None
         self._now ^= 1
-        labels, alpha, vacuity, entropy = (self._outputs[name].copy() for name in _OUTPUTS)
+        labels, alpha, vacuity, entropy = (self._outputs[name].copy() for name in OUTPUTS)
         if not np.isfinite(alpha.sum() + vacuity[0] + entropy[0]):
             raise ModelError(f"{self._path}: an output is not finite; expected finite features and a sound model")
         return Outputs(labels, alpha, vacuity, entropy)
 
     def _run(self, features: F32) -> None:
         before, after = self._states[self._now], self._states[self._now ^ 1]
-        names = [*_OUTPUTS, *(_next(name) for name in before)]
+        names = [*OUTPUTS, *(_next(name) for name in before)]
         results = self._session.run(names, {"mfcc": features, **before})
-        for target, result in zip([*(self._outputs[o] for o in _OUTPUTS), *after.values()], results, strict=True):
+        for target, result in zip([*(self._outputs[o] for o in OUTPUTS), *after.values()], results, strict=True):
             np.copyto(target, result)
 
     def _bind(self, before: dict[str, F32], after: dict[str, F32]) -> ort.IOBinding:
@@ -122,10 +120,9 @@ def _compare(model: KeywordModel, session: ort.InferenceSession, path: Path) -> 
     """Refuse a step form whose weights are not the model's: a window of made-up sound must get the same answer."""
     fe = model.metadata.front_end
     window = 4 * np.sin(np.arange(fe.n_mfcc * fe.frames, dtype=np.float32) ** 1.2).reshape(1, fe.n_mfcc, fe.frames)
-    feed = {i.name: np.zeros((1, *i.shape[1:]), np.float32) for i in session.get_inputs() if i.name != "mfcc"}
     expected = model.run(window).alpha
     try:
-        (alpha,) = session.run(["alpha"], {"mfcc": window, **feed})
+        (alpha,) = session.run(["alpha"], {"mfcc": window, **zero_states(session)})
     except Exception as e:
         raise ModelError(f"{path}: the network fails: {e}; expected the step form of {model.path.name}") from None
     if alpha.shape != expected.shape or not np.allclose(alpha, expected, rtol=_TOLERANCE, atol=_TOLERANCE):

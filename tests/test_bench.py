@@ -29,13 +29,13 @@ from kws_edge.bench.plot import plot
 from kws_edge.bench.report import Case, Refusal, Report, Row, verdicts
 from kws_edge.bench.runner import Plan, bench, probe
 from kws_edge.bench.statistics import ratio
-from kws_edge.bench.workload import MAX_BATCH, WORKLOADS, Clips, Stages, Stream, load_timed
+from kws_edge.bench.workload import WORKLOADS, Clips, Stages, Stream, load_timed
 from kws_edge.bench.yardstick import make_yardstick
 from kws_edge.cli import main
 from kws_edge.errors import ModelError, ProviderError, SettingError
 from kws_edge.machine import cpu_quota, describe
 from kws_edge.mfcc import mfcc
-from kws_edge.model import KeywordModel
+from kws_edge.model import MAX_BATCH, KeywordModel
 from kws_edge.prediction import Prediction
 from kws_edge.session import CPU, open_session
 

@@ -19,7 +19,7 @@ import onnxruntime as ort
 
 from kws_edge.errors import ModelError
 from kws_edge.protobuf import bytes_field, fields, values, varint_field
-from kws_edge.session import full_name, open_session, short_name
+from kws_edge.session import OUTPUTS, full_name, open_session, short_name, zero_states
 
 F32 = npt.NDArray[np.float32]
 
@@ -29,7 +29,7 @@ LOGITS: Final = b"logits"
 _GRAPH, _NODE, _OUTPUT, _VALUE_INFO = 7, 1, 12, 13  # fields of ModelProto and GraphProto
 _NODE_INPUT, _NODE_OUTPUT = 1, 2  # of NodeProto
 _NAME, _TYPE = 1, 2  # of ValueInfoProto
-_HEAD = {b"class", b"alpha", b"vacuity", b"entropy"}
+_HEAD = {name.encode() for name in OUTPUTS}
 _MATRIX = bytes_field(2, 2 * bytes_field(1, b""))  # TypeProto.Tensor's shape: two dimensions of any size
 _FLOAT_MATRIX = bytes_field(1, varint_field(1, 1) + _MATRIX)  # TypeProto's tensor_type, whose elem_type is FLOAT
 _DEVICES = {"cuda": "cuda", "tensorrt": "cuda", "dml": "dml"}
@@ -144,8 +144,7 @@ class BoundRun:
 
 def feed(session: ort.InferenceSession, features: F32) -> dict[str, F32]:
     """All inputs of a graph, given one of them, `mfcc`: the others are states, zeros at the start of a stream."""
-    others = {i.name: np.zeros((len(features), *i.shape[1:]), np.float32) for i in session.get_inputs()[1:]}
-    return {session.get_inputs()[0].name: features, **others}
+    return {"mfcc": features, **zero_states(session, len(features))}
 
 
 def nodes_by_provider(data: bytes, provider: str, threads: int, features: F32) -> dict[str, int]:

@@ -1,11 +1,11 @@
-"""The rows of a benchmark as a drawing: where the time of a decision goes. SVG needs no plotting stack."""
+"""The rows of a benchmark as a drawing: where the time of a decision goes."""
 
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from kws_edge import svg
 from kws_edge.bench.report import STAGES, Row
-from kws_edge.errors import SettingError
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 860, 290, 780, 62
 _STEP, _BAR = 34, 18
@@ -25,7 +25,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     def x(ms: float) -> float:
         return _LEFT + ms / longest * (_RIGHT - _LEFT)
 
-    parts = [f'<rect width="{_WIDTH}" height="{bottom + 50}" fill="white"/>']
+    parts = []
     for i, (stage, colour) in enumerate(zip(STAGES, _COLOURS, strict=True)):
         parts.append(f'<rect x="{_LEFT + 95 * i}" y="20" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{_LEFT + 95 * i + 18}" y="31">{stage}</text>')
@@ -47,12 +47,4 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         parts.append(f'<line x1="{at}" y1="{y - 3}" x2="{at}" y2="{y + _BAR + 3}" stroke="#222" stroke-width="2"/>')
     axis = f'<text x="{(_LEFT + _RIGHT) / 2}" y="{bottom + 40}" text-anchor="middle">'
     parts.append(f"{axis}ms of a decision, mean by stage; the mark is its 99th percentile</text>")
-    body = "\n".join(parts)
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 50}" font-family="sans-serif" '
-        f'font-size="13" fill="#222">\n{body}\n</svg>\n'
-    )
-    try:
-        path.write_text(svg, encoding="utf-8")
-    except OSError as error:
-        raise SettingError(f"cannot write {path}: {error.strerror}") from None
+    svg.write(path, _WIDTH, bottom + 50, parts)

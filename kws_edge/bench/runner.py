@@ -22,11 +22,12 @@ import numpy as np
 
 import kws_edge.errors
 from kws_edge.bench.report import Case, Refusal, Report, Row
-from kws_edge.bench.workload import MAX_BATCH, WORKLOADS
+from kws_edge.bench.workload import WORKLOADS
 from kws_edge.errors import ProviderError, SettingError
 from kws_edge.hops import DEFAULT_HOP
 from kws_edge.machine import describe
-from kws_edge.session import available_providers, full_name
+from kws_edge.model import MAX_BATCH
+from kws_edge.session import REMOTE, available_providers, full_name
 
 ROUNDS: Final = 10
 
@@ -35,8 +36,6 @@ _GRAPH = 0.25  # s in which the graph alone is timed
 _ROW_MB = 200  # of memory that a worker may take
 _ALIVE = 8  # workers at once, at most
 _PATIENCE = 300.0  # s in which a worker answers; some providers compile a model when they load it
-_REMOTE = {"azure"}
-"""Providers that send to a server what its own operators ask for, and never run a model of this package."""
 _COMMAND = [sys.executable, "-P", "-m", "kws_edge.bench.worker"]
 
 
@@ -164,7 +163,7 @@ def probe(model: str, provider: str) -> dict[str, int]:
 def _choose_providers(plan: Plan, warn: Callable[[str], None]) -> tuple[dict[str, list[str]], list[Refusal]]:
     """For each model the providers that run it here, by trial, and what is left out."""
     offered = available_providers()
-    names = plan.providers or [name for name in reversed(offered) if name not in _REMOTE]
+    names = plan.providers or [name for name in reversed(offered) if name not in REMOTE]
     chosen: dict[str, list[str]] = {model: [] for model in plan.models}
     refused = []
     for provider in dict.fromkeys(name.lower() for name in names):

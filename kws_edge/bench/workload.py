@@ -12,14 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge.audio import SAMPLE_RATE, load
+from kws_edge.hops import check_hop
 from kws_edge.model import KeywordModel, Outputs
 from kws_edge.spotter import Spotter
 from kws_edge.steps import has_steps, step_file
 
 F32 = npt.NDArray[np.float32]
-
-MAX_BATCH: Final = 16
-"""The most clips that `KeywordModel` runs at once, and so the most that a row can be about."""
 
 WARM_UP: Final = 2.0
 """Seconds of a stream before its first hop that counts: by then there is a window, and the network runs."""
@@ -105,7 +103,7 @@ class Clips:
     """Clips of a second, 16-bit WAV in memory, decided on together as by `KeywordModel.classify_batch`."""
 
     def __init__(self, model: TimedModel, batch: int, hop: float) -> None:
-        """Make the clips, 1 to `MAX_BATCH` of them; `hop` is for streams."""
+        """Make the clips, 1 to `model.MAX_BATCH` of them; `hop` is for streams."""
         import soundfile
 
         fe = model.metadata.front_end
@@ -140,7 +138,7 @@ class Stream:
         fe, steps = model.metadata.front_end, has_steps(model)
         self._spotter, self._chunks = TimedSpotter(model, hop), restless_noise(hop)
         self.audio, self.file = hop, step_file(model) if steps else model.path
-        self.shape = 1, fe.n_mfcc, round(hop * SAMPLE_RATE) // fe.hop if steps else fe.frames
+        self.shape = 1, fe.n_mfcc, check_hop(hop, fe) // fe.hop if steps else fe.frames
 
     def step(self) -> Stages:
         """Push the next hop. While the stream warms up, the network's time is 0."""

@@ -97,8 +97,8 @@ def bench(
     from kws_edge.bench.report import Report
     from kws_edge.bench.runner import Plan
     from kws_edge.bench.runner import bench as measure
-    from kws_edge.cli.det_plot import check_name
     from kws_edge.model import DEFAULT_MODEL, shipped_models
+    from kws_edge.svg import check_name
 
     if plot:
         check_name(plot)

@@ -88,11 +88,12 @@ def calibrate(
     An hour without a false accept shows, at 95 %, a rate below 3.7 an hour: use hours of negatives where you can.
     """
     from kws_edge.calibration import candidates, choose, frontier, trade_off
-    from kws_edge.cli.det_plot import check_name, det_plot
+    from kws_edge.cli.det_plot import det_plot
     from kws_edge.decision import StreamSettings
     from kws_edge.model import KeywordModel
     from kws_edge.model_file import check_target, write_copy
     from kws_edge.steps import SUFFIX, has_steps, step_file
+    from kws_edge.svg import check_name
 
     loaded = KeywordModel.load(model)
     metadata = loaded.metadata

@@ -1,4 +1,4 @@
-"""The detection error trade-off as a drawing: misses against false accepts per hour. SVG needs no plotting stack."""
+"""The detection error trade-off as a drawing: misses against false accepts per hour."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kws_edge.errors import SettingError
+from kws_edge import svg
 
 if TYPE_CHECKING:
     from kws_edge.calibration import Point
@@ -17,12 +17,6 @@ _LEAST: Final = 0.1
 """False accepts per hour; fewer, and none, are drawn here, since 0 has no place on a logarithmic axis."""
 
 
-def check_name(path: Path) -> None:
-    """Raise SettingError where the file is not to be an SVG."""
-    if path.suffix.lower() != ".svg":
-        raise SettingError(f"cannot draw {path}; expected a name that ends in .svg")
-
-
 def det_plot(curve: Sequence["Point"], chosen: "Point", limit: float, path: Path) -> None:
     """Draw a trade-off curve (`calibration.frontier`), the limit and what was chosen.
 
@@ -30,7 +24,7 @@ def det_plot(curve: Sequence["Point"], chosen: "Point", limit: float, path: Path
     ------
     SettingError : the file cannot be written.
     """
-    check_name(path)
+    svg.check_name(path)
     decades = max(2, math.ceil(math.log10(max(*(p.false_accepts_per_hour for p in curve), limit, _LEAST) / _LEAST)))
     highest = math.ceil(10 * max(*(p.miss_rate for p in curve), 0.1)) / 10
 
@@ -49,7 +43,7 @@ def det_plot(curve: Sequence["Point"], chosen: "Point", limit: float, path: Path
         return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {style}/>'
 
     grid, dashed = 'stroke="#ddd"', 'stroke="#c33" stroke-dasharray="5 4"'
-    parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>']
+    parts = []
     for decade in range(decades + 1):
         value = _LEAST * 10**decade
         parts.append(line(x(value), _TOP, x(value), _BOTTOM, grid))
@@ -65,12 +59,4 @@ def det_plot(curve: Sequence["Point"], chosen: "Point", limit: float, path: Path
     parts.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="5" fill="#c33"/>')
     parts.append(text(((_LEFT + _RIGHT) / 2, _BOTTOM + 45), "false accepts per hour (dashed: the limit)"))
     parts.append(text((18, (_TOP + _BOTTOM) / 2), "words missed", turn=-90))
-    body = "\n".join(parts)
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
-        f'font-size="13" fill="#222">\n{body}\n</svg>\n'
-    )
-    try:
-        path.write_text(svg, encoding="utf-8")
-    except OSError as error:
-        raise SettingError(f"cannot write {path}: {error.strerror}") from None
+    svg.write(path, _WIDTH, _HEIGHT, parts)
