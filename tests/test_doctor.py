@@ -188,6 +188,15 @@ def test_an_onnxruntime_that_does_not_load_is_a_problem_and_the_rest_is_still_ch
     assert "Traceback" not in result.stdout + result.stderr
 
 
+def test_without_numpy_doctor_still_says_what_is_wrong() -> None:
+    code = "import sys; sys.modules['numpy'] = None; from kws_edge.cli import main; main(['doctor'])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "import of numpy halted" in result.stdout
+    assert "reinstall kws-edge" in result.stdout
+    assert "Traceback" not in result.stderr
+
+
 @pytest.mark.usefixtures("quick")
 def test_the_versions_that_are_said_to_load_do_and_the_next_do_not(tiny: str, tmp_path: Path) -> None:
     (finding,) = found("versions of models", tiny)

@@ -44,6 +44,11 @@ def test_listening_to_a_pipe_loads_no_decoder_of_files() -> None:
     assert "soundfile" not in loaded_by(["listen", "-"], bytes(32_000))
 
 
+def test_a_command_does_not_load_what_others_need() -> None:
+    assert not loaded_by(["--help"]) & {"onnxruntime", "soundfile"}
+    assert not loaded_by(["doctor", "--help"]) & {"numpy", "onnxruntime"}
+
+
 def test_a_log_of_imports_is_read_by_own_time() -> None:
     log = "\n".join(
         [

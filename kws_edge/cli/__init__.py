@@ -1,25 +1,41 @@
-"""`kws-edge`: the command line. One module per command; each imports what it needs when it runs."""
+"""`kws-edge`: the command line. One module per command, imported when it is asked for, as is what it needs."""
 
 import warnings
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
-from kws_edge.cli.bench import bench
-from kws_edge.cli.calibrate import calibrate
-from kws_edge.cli.classify import classify
-from kws_edge.cli.devices import devices
-from kws_edge.cli.doctor import doctor
-from kws_edge.cli.evaluate_stream import evaluate_stream
-from kws_edge.cli.listen import listen
-from kws_edge.cli.models import models
-from kws_edge.cli.serve import serve
-from kws_edge.cli.stream_cost import stream_cost
-from kws_edge.cli.version import version
 from kws_edge.errors import KwsEdgeError
+
+_COMMANDS: Final = (
+    "bench",
+    "calibrate",
+    "classify",
+    "devices",
+    "doctor",
+    "evaluate-stream",
+    "listen",
+    "models",
+    "serve",
+    "stream-cost",
+    "version",
+)
+"""Each is in the module of its name, and called so there."""
 
 
 class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of --help."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None where there is none of that name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        return getattr(import_module(f"kws_edge.cli.{name}"), name)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. What is wrong is said in one line, and Ctrl-C ends in silence."""
         try:
@@ -58,19 +74,3 @@ def main() -> None:
     kws-edge models                   which models are there?
     kws-edge COMMAND --help           more on a command, with examples
     """
-
-
-for command in (
-    bench,
-    calibrate,
-    classify,
-    devices,
-    doctor,
-    evaluate_stream,
-    listen,
-    models,
-    serve,
-    stream_cost,
-    version,
-):
-    main.add_command(command)

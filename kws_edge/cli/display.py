@@ -5,7 +5,7 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from kws_edge.decision import Event
-    from kws_edge.spotter import Spotter
+    from kws_edge.spotter import Snapshot, State
 
 REFRESH = 0.1
 """Seconds between two pictures: as often as there is a new hop, and slow enough for a terminal over a network."""
@@ -77,15 +77,33 @@ class PlainLines(JsonLines):
         click.echo(_line(event))
 
 
+class Watched(Protocol):
+    """A stream to look at: a `Spotter`, or one at a server."""
+
+    model: Any
+    """Has a name and labels."""
+    settings: Any
+    """Has thresholds by score."""
+    last: "Snapshot | None"
+
+    @property
+    def state(self) -> "State":
+        """What the stream is at."""
+
+    @property
+    def time(self) -> float:
+        """Stream time, s."""
+
+
 class LiveScreen:
     """Level, posterior, uncertainty and the last events, redrawn in place."""
 
-    def __init__(self, spotter: "Spotter", source: str) -> None:
+    def __init__(self, stream: Watched, source: str) -> None:
         """Take over the lines below the cursor; `source` is what is listened to, in words."""
         from rich.console import Console
         from rich.live import Live
 
-        self._spotter, self._source = spotter, source
+        self._stream, self._source = stream, source
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._drawn = float("-inf")
         self._health = Health()
@@ -114,7 +132,7 @@ class LiveScreen:
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
-        self._live.update(picture(self._spotter, self._source, list(self._events), self._health), refresh=True)
+        self._live.update(picture(self._stream, self._source, list(self._events), self._health), refresh=True)
 
 
 class LogToDisplay(logging.Handler):
@@ -130,14 +148,14 @@ class LogToDisplay(logging.Handler):
         self._display.warn(record.getMessage())
 
 
-def picture(spotter: "Spotter", source: str, events: list["Event"], health: Health) -> "Text":
+def picture(stream: Watched, source: str, events: list["Event"], health: Health) -> "Text":
     """What the live screen shows; always of the same height, so that nothing jumps."""
     from rich.text import Text
 
-    now, K = spotter.last, len(spotter.model.labels)
-    state = str(spotter.state).replace("_", " ")
+    now, K = stream.last, len(stream.model.labels)
+    state = str(stream.state).replace("_", " ")
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(f"{source}  ", "bold").append(f"model {spotter.model.name}  {_clock(spotter.time)}  ")
+    text.append(f"{source}  ", "bold").append(f"model {stream.model.name}  {_clock(stream.time)}  ")
     text.append(f"{state}\n", "green" if state == "listening" else "dim")
     level, noise = (now.level, now.noise) if now else (_QUIETEST, _QUIETEST)
     loud = "red" if level > -3 else "green"
@@ -146,10 +164,10 @@ def picture(spotter: "Spotter", source: str, events: list["Event"], health: Heal
     order = now.probability.argsort()[::-1][:_WORDS] if now else range(min(_WORDS, K))
     for i in order:
         p = float(now.probability[i]) if now else 0.0
-        _bar(text, spotter.model.labels[i], p, f"{p:6.3f}", "cyan")
+        _bar(text, stream.model.labels[i], p, f"{p:6.3f}", "cyan")
     text.append("\n")
     for score, u in (("entropy", now.entropy if now else 1.0), ("vacuity", now.vacuity if now else 1.0)):
-        threshold = spotter.settings.thresholds.get(score)
+        threshold = stream.settings.thresholds.get(score)
         sure = threshold is not None and u <= threshold
         limit = "" if threshold is None else f"  accepted up to {threshold:.3f}"
         _bar(text, score, u, f"{u:6.3f}{limit}", "green" if sure else "yellow", mark=threshold)

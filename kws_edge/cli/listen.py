@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -99,7 +99,7 @@ def listen(
     stream: Spotter | View = Spotter(KeywordModel.load(model), **asked) if server is None else View()
     saver = EventSaver(save_events) if save_events else None
     live = sys.stdout.isatty() and not as_json
-    display = JsonLines() if as_json else LiveScreen(cast("Spotter", stream), name) if live else PlainLines()
+    display = JsonLines() if as_json else LiveScreen(stream, name) if live else PlainLines()
     command = EventCommand(on_event, subprocess.DEVNULL if live else STANDARD_ERROR) if on_event else None
     log = LogToDisplay(display)
     logging.getLogger("kws_edge").addHandler(log)
