@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,13 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from kws_edge import KeywordModel, Spotter
+from kws_edge.bench.workload import WARM_UP, restless_noise
 from kws_edge.machine import describe, versions
 from kws_edge.session import CPU, open_session
 
 RESULTS = Path(__file__).parent / "results" / "limit.json"
 GEMM = 768
 SECONDS = 0.05  # of CPU time, at least, for each measurement of a round
-RATE = 16_000
 CONVOLUTIONS = {"Conv": 1, "QLinearConv": 3, "ConvInteger": 1}
 """Which of their inputs holds the weights, [out, in / group, kernel...]."""
 PRODUCTS = {"Gemm", "MatMul", "MatMulInteger", "QLinearMatMul"}
@@ -232,18 +233,9 @@ def by_kind(events: list[dict[str, Any]], nodes: Mapping[str, tuple[str, int]], 
     return dict(sorted(result.items(), key=lambda item: -item[1].ms))
 
 
-def restless(hop: float, seconds: float) -> list[npt.NDArray[np.float32]]:
-    """Noise that comes and goes, in chunks of a hop: the network runs at every one."""
-    rng = np.random.default_rng(1)
-    n = round(hop * RATE)
-    at = np.arange(round(seconds / hop) * n)
-    samples = np.where(at % (RATE // 2) < RATE // 4, 0.1, 0.001) * rng.standard_normal(len(at))
-    return list(samples.astype(np.float32).reshape(-1, n))
-
-
 def hop_by_module(model: KeywordModel, hop: float) -> tuple[float, dict[str, float]]:
     """CPU ms of a hop, and the share of each module of kws_edge in it, with all that it calls outside of kws_edge."""
-    chunks, warm = restless(hop, 12), round(2 / hop)
+    chunks, warm = list(islice(restless_noise(hop), round(12 / hop))), round(WARM_UP / hop)
     spotter = Spotter(model, hop=hop)
     for chunk in chunks[:warm]:
         spotter.push(chunk)

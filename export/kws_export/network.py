@@ -11,15 +11,13 @@ input and output are batch-first.
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from kws_edge.metadata import Padding
 from kws_export import trunk
 from kws_export.ops import batch_norm, depthwise
-
-Padding = Literal["same", "valid"]
 
 BN_EPS = 1e-3
 BN_MOMENTUM = 0.1

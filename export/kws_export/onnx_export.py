@@ -7,6 +7,7 @@ depthwise convolution falls back to a slow general path.
 """
 
 import math
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,14 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.evidence import LOGIT_LIMIT
 from kws_edge.metadata import KEY, Metadata
 from kws_edge.mfcc import FrontEnd, dct_matrix, mel_filterbank
+from kws_edge.model import KeywordModel
+from kws_edge.session import OUTPUTS
 from kws_edge.variants import Variant, get_variant
 from kws_export.network import Block, Conv, MatchboxNet
 
 OPSET = 17
 IR_VERSION = 8
 """Both from 2022: ONNX Runtime 1.14 and later load them."""
-
-OUTPUTS = ("class", "alpha", "vacuity", "entropy")
 
 
 class _Graph:
@@ -119,6 +120,14 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
     partial.replace(path)
 
 
+def run_model(model: onnx.ModelProto) -> KeywordModel:
+    """A model that has no file yet, as the device runs it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{model.graph.name}.onnx"
+        save_model(model, path)
+        return KeywordModel.load(path)
+
+
 def load_model(path: Path) -> tuple[onnx.ModelProto, Metadata]:
     """Read a file of either input, and what it says of itself. Raises ModelError where it is not one of ours."""
     try:
@@ -138,6 +147,10 @@ class _Padded:
 
     def extended(self, g: _Graph, x: str, channels: int, frames: int, name: str) -> str:
         """What a layer takes in that needs so many frames besides those that it gives."""
+        return x
+
+    def pooled(self, g: _Graph, x: str, channels: int, frames: int) -> str:
+        """What the pool takes in, of a window in which it takes so many frames."""
         return x
 
 
@@ -163,6 +176,9 @@ class _States(_Unpadded):
         _last(g, joined, frames, f"next_{name}")
         return joined
 
+    def pooled(self, g: _Graph, x: str, channels: int, frames: int) -> str:
+        return _last(g, self.extended(g, x, channels, frames - 1, "pool"), frames, "pool_window")
+
 
 def _last(g: _Graph, x: str, frames: int, name: str) -> str:
     """The last frames of [batch, channels, 1, frames]."""
@@ -186,9 +202,7 @@ def _network(g: _Graph, x: str, network: MatchboxNet, metadata: Metadata, edges:
     for i, conv in enumerate(network.epilogue, 1):
         assert isinstance(conv, Conv)
         x = _conv(g, x, conv, f"epilogue{i}", edges)
-    if isinstance(edges, _States):
-        pooled = metadata.front_end.frames - 2 * network.reach
-        x = _last(g, edges.extended(g, x, network.classifier.in_features, pooled - 1, "pool"), pooled, "pool_window")
+    x = edges.pooled(g, x, network.classifier.in_features, metadata.front_end.frames - 2 * network.reach)
     flat = g.add("Flatten", g.add("GlobalAveragePool", x, name="pooled"), name="pooled_flat", axis=1)
     weight = g.weight("classifier_weight", network.classifier.weight.numpy(force=True))
     bias = g.weight("classifier_bias", network.classifier.bias.numpy(force=True))

@@ -1,6 +1,5 @@
 """From a training run to the files that ship: calibrated ONNX, model card, scores for reports."""
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from kws_export.batches import split_features
 from kws_export.card import model_card
 from kws_export.head import evidential_head
 from kws_export.network import MatchboxNet, parameter_count
-from kws_export.onnx_export import build_model, build_step_model, save_model
+from kws_export.onnx_export import build_model, build_step_model, run_model, save_model
 from kws_export.recipe import Recipe
 from kws_export.scoring import Scored, Thresholds, calibrate, observe, score_clips, withheld_shares
 from kws_export.speech_commands import Split, index, load_split
@@ -111,20 +110,17 @@ def package(
     extra = {"clips": {split: len(d) for split, d in data.items()}, "negatives": negatives}
     metadata = replace(uncalibrated_metadata(checkpoint, score, extra), name=out.stem)
     scored: dict[str, Scored] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / out.name
-        save_model(build_model(checkpoint.network, metadata), draft)
-        model = KeywordModel.load(draft)
-        for split in splits[1:]:
-            features = split_features(data[split], checkpoint.front_end)
-            if split == "validation":
-                gaps = parity(checkpoint, model, features[:: max(1, len(features) // 200)])
-                report("largest difference of torch, ONNX Runtime and numpy: " + ", ".join(gaps))
-            scored[split] = score_clips(model, features.numpy(), np.asarray(data[split].labels))
-            scored[split].save(checkpoint_file.parent / f"scores-{split}.npz")
-        others = _score_other_words(model, checkpoint, data_root, cache)
-        if others:
-            others.save(checkpoint_file.parent / "scores-other-words.npz")
+    model = run_model(build_model(checkpoint.network, metadata))
+    for split in splits[1:]:
+        features = split_features(data[split], checkpoint.front_end)
+        if split == "validation":
+            gaps = parity(checkpoint, model, features[:: max(1, len(features) // 200)])
+            report("largest difference of torch, ONNX Runtime and numpy: " + ", ".join(gaps))
+        scored[split] = score_clips(model, features.numpy(), np.asarray(data[split].labels))
+        scored[split].save(checkpoint_file.parent / f"scores-{split}.npz")
+    others = _score_other_words(model, checkpoint, data_root, cache)
+    if others:
+        others.save(checkpoint_file.parent / "scores-other-words.npz")
     thresholds = calibrate(scored["validation"])
     metadata = calibrated(metadata, thresholds, scored)
     save_model(build_model(checkpoint.network, metadata), out)

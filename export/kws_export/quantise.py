@@ -33,7 +33,7 @@ from kws_edge.model_file import check_target
 from kws_export.batches import clip_features
 from kws_export.card import model_card
 from kws_export.equalise import equalise
-from kws_export.onnx_export import load_model, save_model
+from kws_export.onnx_export import load_model, run_model, save_model
 from kws_export.package import calibrated
 from kws_export.parity import WITHOUT_WORD, File, Parity, compare, measure_speed
 from kws_export.score_sets import clip_sets
@@ -106,7 +106,7 @@ def quantise(
     ranges = calibration_features(before, data_root, cache, clips, seed)
     model = quantised_model(source, draft, ranges)
     step()
-    integer_model = _loaded(model, out.name)
+    integer_model = run_model(model)
     answers: tuple[dict[str, Scored], dict[str, Scored]] = ({}, {})
     for clip_set in clip_sets(data_root, before.labels, before.front_end, cache):
         if clip_set.name in SETS:
@@ -198,9 +198,3 @@ def _integer_nodes(graph: onnx.GraphProto) -> list[str]:
         if behind or node.op_type == "Conv":
             behind_first.update(node.output)
     return names
-
-
-def _loaded(model: onnx.ModelProto, name: str) -> KeywordModel:
-    with tempfile.TemporaryDirectory() as folder:
-        save_model(model, Path(folder) / name)
-        return KeywordModel.load(Path(folder) / name)

@@ -247,8 +247,8 @@ def _read(folder: Path) -> Files:
 
 
 def _write(folder: Path, files: Files) -> None:
-    from kws_export.trainer import _replace
+    from kws_export.trainer import replace_file
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(files, key=lambda name: name == "last.pt"):  # last, as it tells that the others are there
-        _replace(folder / name, files[name])
+        replace_file(folder / name, files[name])

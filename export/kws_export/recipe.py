@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from kws_edge.errors import SettingError
+from kws_edge.metadata import Padding
 from kws_edge.variants import get_variant
 from kws_export.augment import Augmentation
 from kws_export.negatives import NegativeMix
-from kws_export.network import Padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,11 @@ class Recipe:
         if self.weight_decay is not None:
             return self.weight_decay
         return 0.0 if get_variant(self.variant).kl_ramp_epochs else 1e-3
+
+    def differences(self, other: "Recipe") -> list[str]:
+        """The names of the settings in which two recipes differ."""
+        mine, others = self.to_dict(), other.to_dict()
+        return [name for name in mine if mine[name] != others[name]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for the checkpoint and the model's metadata."""

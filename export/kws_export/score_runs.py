@@ -8,7 +8,6 @@ compression makes the most of.
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -22,7 +21,7 @@ from kws_edge.errors import SettingError
 from kws_edge.metadata import Score
 from kws_edge.mfcc import FrontEnd
 from kws_edge.model import KeywordModel
-from kws_export.onnx_export import build_model, save_model
+from kws_export.onnx_export import build_model, run_model
 from kws_export.package import Checkpoint, uncalibrated_metadata
 from kws_export.score_sets import ClipSet
 from kws_export.scoring import Scored, score_clips
@@ -233,28 +232,25 @@ def score(
     Each run and set, when it is done.
     """
     models: dict[str, KeywordModel] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for clips, runs in todo:
-            features, truth = clips.load()
-            for run in runs:
-                if run.name not in models:
-                    models[run.name] = _model(run, Path(folder))
-                scored = score_clips(models[run.name], features, truth)
-                before = run.scores(out)
-                replace(
-                    before,
-                    keys={**before.keys, clips.name: clips.key},
-                    patterns={**before.patterns, **patterns},
-                    sets={
-                        **before.sets,
-                        clips.name: Answers.of(scored, with_probabilities=clips.name == "test"),
-                    },
-                ).save(out / f"{run.name}.npz")
-                yield run, clips
+    for clips, runs in todo:
+        features, truth = clips.load()
+        for run in runs:
+            if run.name not in models:
+                models[run.name] = _model(run)
+            scored = score_clips(models[run.name], features, truth)
+            before = run.scores(out)
+            replace(
+                before,
+                keys={**before.keys, clips.name: clips.key},
+                patterns={**before.patterns, **patterns},
+                sets={
+                    **before.sets,
+                    clips.name: Answers.of(scored, with_probabilities=clips.name == "test"),
+                },
+            ).save(out / f"{run.name}.npz")
+            yield run, clips
 
 
-def _model(run: Run, folder: Path) -> KeywordModel:
+def _model(run: Run) -> KeywordModel:
     """The run as the file that would ship, without thresholds."""
-    path = folder / f"{run.name}.onnx"
-    save_model(build_model(run.checkpoint.network, uncalibrated_metadata(run.checkpoint, "entropy", {})), path)
-    return KeywordModel.load(path)
+    return run_model(build_model(run.checkpoint.network, uncalibrated_metadata(run.checkpoint, "entropy", {})))

@@ -119,10 +119,10 @@ def state(run: Run) -> State:
 
     try:
         last = load_checkpoint(path)
-        then, now = Recipe.from_dict(last["recipe"]).to_dict(), run.recipe.to_dict()
+        changed = run.recipe.differences(Recipe.from_dict(last["recipe"]))
     except SettingError as error:
         return State("unusable", problem=str(error))
-    if changed := [key for key in now if now[key] != then[key]]:
+    if changed:
         return State(
             "unusable", problem=f"{run.folder} holds a run of another recipe, which differs in {', '.join(changed)}"
         )

@@ -288,7 +288,7 @@ class Trainer:
         last = {**shared, "model": weights, "optimiser": optimiser, "epoch": self.epoch, "best": self.best}
         history = self.folder / "history.jsonl"
         kept = history.read_text().splitlines()[: self.epoch - 1] if history.exists() else []
-        _replace(history, "\n".join([*kept, json.dumps(asdict(result))]).encode() + b"\n")
+        replace_file(history, "\n".join([*kept, json.dumps(asdict(result))]).encode() + b"\n")
         _write(self.folder / "last.pt", last)
 
     def _take_weights(self, path: Path) -> None:
@@ -304,8 +304,7 @@ class Trainer:
         last = load_checkpoint(path)
         if not {"optimiser", "epoch", "best"} <= last.keys():
             raise SettingError(f"{path} cannot be resumed, as it holds only weights; expected a run's own last.pt")
-        now, then = self.recipe.to_dict(), Recipe.from_dict(last["recipe"]).to_dict()
-        if changed := [key for key in now if now[key] != then[key]]:
+        if changed := self.recipe.differences(Recipe.from_dict(last["recipe"])):
             raise SettingError(
                 f"{self.folder} holds a run of another recipe, which differs in {', '.join(changed)}; "
                 "give another folder, or remove it"
@@ -383,10 +382,11 @@ def _noises(recipe: Recipe, data_root: Path) -> list[npt.NDArray[np.float32]]:
 def _write(path: Path, checkpoint: dict[str, Any]) -> None:
     buffer = io.BytesIO()  # not straight to the file: torch reports a full disk as a RuntimeError of its own
     torch.save(checkpoint, buffer)
-    _replace(path, buffer.getvalue())
+    replace_file(path, buffer.getvalue())
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole: whoever looks, or a power cut at any moment, finds the old content or the new."""
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         file.write(content)
