@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 from kws_export.cli import main
 from kws_export.trainer import Trainer, load_checkpoint
 
-COMMANDS = ("train", "export", "download", "inspect")
+COMMANDS = ("train", "export", "download", "inspect", "quantise", "report", "score", "sweep")
 
 
 @pytest.fixture(autouse=True)

@@ -142,16 +142,21 @@ def chosen_pair(run: RunScores, target: float) -> TwoThresholds:
 
 def _outside(run: RunScores) -> Iterator[tuple[Key, float]]:
     validation, test = run.sets["validation"], run.sets["test"]
+    thresholds = {
+        (score, target): operating_point(validation.correct, validation.score(score), target).threshold
+        for score in SCORES
+        for target in TARGETS
+    }
+    pairs = {target: chosen_pair(run, target) for target in TARGETS}
     for name in (name for name in OUTSIDE if name in run.sets):
         answers = run.sets[name]
         for score in SCORES:
             yield Key("auroc", name, score), metrics.auroc_ood(test.score(score), answers.score(score))
             for target in TARGETS:
-                threshold = operating_point(validation.correct, validation.score(score), target).threshold
-                kept = evaluate(answers.correct, answers.score(score), threshold, target)
+                kept = evaluate(answers.correct, answers.score(score), thresholds[score, target], target)
                 yield Key("withheld", name, score, target, "validation"), 1 - kept.coverage
-        for target in TARGETS:
-            accepted = chosen_pair(run, target).accepted(answers.entropy, answers.vacuity)
+        for target, pair in pairs.items():
+            accepted = pair.accepted(answers.entropy, answers.vacuity)
             yield Key("withheld", name, "both", target, "validation"), float(1 - accepted.mean())
 
 
