@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-WORKSTATION = {"train", "dev"}
-"""The extras that need not install on a board; every other one is part of the device side."""
+WORKSTATION = {"train", "dev", "ray", "ray-serve"}
+"""The extras for workstations and clusters, which need not install on a board; every other is of the device side."""
 
 GLIBC = range(17, 29)
 """The minor versions of glibc 2 whose wheels a board takes: up to 2.28, that of Debian 10 and everything since."""
