@@ -36,10 +36,13 @@ def split_features(data: ArrayDataset, front_end: FrontEnd) -> Tensor:
     SettingError : a clip is shorter than one frame.
     """
     _refuse_short(data, front_end)
-    out = np.empty((len(data.labels), front_end.n_mfcc, front_end.frames), np.float32)
-    for i in range(len(out)):
-        out[i] = clip_features(data.samples[i], int(data.lengths[i]), front_end)
-    return torch.from_numpy(out)
+    return subset_features(data, np.arange(len(data)), front_end)
+
+
+def subset_features(data: ArrayDataset, clips: npt.NDArray[np.int64], front_end: FrontEnd) -> Tensor:
+    """Features of some of a split's clips, [n] indices, without augmentation: float32 [n, coefficients, frames]."""
+    features = [clip_features(data.samples[i], int(data.lengths[i]), front_end) for i in clips]
+    return torch.from_numpy(np.stack(features))
 
 
 class EpochBatches(Dataset[tuple[Tensor, Tensor]]):

@@ -167,14 +167,22 @@ class MatchboxNet(nn.Module):
 
     def forward(self, mfcc: Tensor) -> Tensor:
         """float32 [B, 64, T] → float32 [B, classes]; T a multiple of 64, with padding "valid" above 2 * reach."""
-        edge = self.reach if self.padding == "valid" else 0
         stages = [stage for layer in self.layers() for stage in layer.stages()]  # type: ignore[operator]
         if trunk.available(mfcc, stages):
-            return self.classifier(trunk.pooled(mfcc, stages, BN_EPS, edge))
+            return self.classifier(trunk.pooled(mfcc, stages, BN_EPS, self._edge))
+        return self.layerwise(mfcc)
+
+    def layerwise(self, mfcc: Tensor) -> Tensor:
+        """The same through each layer's own `forward`, which hooks can watch, in place of the compiled kernels."""
         x = mfcc.transpose(0, 1).contiguous()
         for layer in self.layers():
             x = layer(x)
-        return self.classifier(x[:, :, edge : x.shape[2] - edge].mean(2).T)
+        return self.classifier(x[:, :, self._edge : x.shape[2] - self._edge].mean(2).T)
+
+    @property
+    def _edge(self) -> int:
+        """The frames at each end that the pool leaves out."""
+        return self.reach if self.padding == "valid" else 0
 
 
 def parameter_count(model: nn.Module) -> int:

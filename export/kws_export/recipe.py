@@ -22,8 +22,9 @@ class Recipe:
     ----------
     name : of the run and of the model file that it becomes; no spaces or path separators.
     variant : one of the nine evidential variants.
-    start : the checkpoint whose weights the run starts from, such as runs/softmax-base-1/best.pt: a second stage of
-        the same network on the same words. Empty for random weights.
+    start : what the run takes its first weights from: a checkpoint, such as runs/softmax-base-1/best.pt, or an exported
+        model, such as models/softmax.onnx. Of words that it does not know, the outputs start from random weights.
+        Empty for random weights throughout.
     labels : the words, in the order of the outputs; empty for every word with more than `min_clips` training clips.
     min_clips : see `labels`.
     repeat : R of MatchboxNet-3xRx64.

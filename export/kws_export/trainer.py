@@ -28,11 +28,12 @@ from torch import Tensor, nn
 from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
 from kws_edge.variants import Variant, get_variant
-from kws_export.batches import EpochBatches, split_features
+from kws_export.batches import EpochBatches, split_features, subset_features
 from kws_export.losses import evidential_loss, kl_weight
 from kws_export.negatives import Negatives, load_recordings
 from kws_export.network import MatchboxNet
 from kws_export.novograd import NovoGrad
+from kws_export.onnx_weights import load_network, measure_statistics
 from kws_export.recipe import Recipe
 from kws_export.schedule import warmup_hold_decay
 from kws_export.speech_commands import ArrayDataset, as_float, background, index, load_split, words_with
@@ -46,6 +47,9 @@ NovoGrad's running ‖g‖² and freeze the layers for dozens of steps, or for g
 
 MAX_SKIPPED = 10
 """A step whose gradient is not finite is skipped; so many in a row end the run with an error."""
+
+STATISTICS_CLIPS = 512
+"""Training clips on which the statistics that an ONNX file lacks are measured."""
 
 _log = logging.getLogger(__name__)
 
@@ -292,12 +296,30 @@ class Trainer:
         _write(self.folder / "last.pt", last)
 
     def _take_weights(self, path: Path) -> None:
-        source = load_checkpoint(path)
-        if tuple(source["labels"]) != tuple(self.labels) or source["front_end"] != self.front_end.to_dict():
-            raise SettingError(f"{path} is of other words or features than this run; expected the same")
-        if source["recipe"]["repeat"] != self.recipe.repeat:
-            raise SettingError(f"{path} has repeat={source['recipe']['repeat']}; expected {self.recipe.repeat}")
-        self.model.load_state_dict(source["model"])
+        """Start from a trained network; the words that it does not know get the random weights they have."""
+        if path.suffix == ".onnx":
+            source, metadata = load_network(path)
+            labels, front_end = metadata.labels, metadata.front_end.to_dict()
+            some = np.linspace(0, len(self.train_data) - 1, num=min(STATISTICS_CLIPS, len(self.train_data)), dtype=int)
+            measure_statistics(source, subset_features(self.train_data, some, self.front_end))
+            repeat, weights = source.repeat, source.state_dict()
+        else:
+            checkpoint = load_checkpoint(path)
+            labels, front_end = tuple(checkpoint["labels"]), checkpoint["front_end"]
+            repeat, weights = checkpoint["recipe"]["repeat"], checkpoint["model"]
+        if front_end != self.front_end.to_dict():
+            raise SettingError(f"{path} is of other features than this run; expected the same")
+        if repeat != self.recipe.repeat:
+            raise SettingError(f"{path} has repeat={repeat}; expected {self.recipe.repeat}")
+        own, known = self.model.classifier, [label for label in self.labels if label in labels]
+        rows = [labels.index(label) for label in known]
+        for name, values in (("weight", own.weight.detach().clone()), ("bias", own.bias.detach().clone())):
+            values[[self.labels.index(label) for label in known]] = weights[f"classifier.{name}"][rows].to(self.device)
+            weights[f"classifier.{name}"] = values
+        self.model.load_state_dict(weights)
+        if len(known) < len(self.labels):
+            new = ", ".join(label for label in self.labels if label not in labels)
+            _log.warning("%s does not know %s: these outputs start from random weights", path, new)
 
     def _resume(self) -> None:
         path = self.folder / "last.pt"
