@@ -34,7 +34,8 @@ from kws_export.batches import EpochBatches
 from kws_export.losses import evidential_loss
 from kws_export.network import BLOCK_KERNELS, BN_EPS, MatchboxNet, parameter_count
 from kws_export.novograd import NovoGrad
-from kws_export.speech_commands import CLIP_SAMPLES, ArrayDataset
+from kws_export.speech_commands import CLIP_SAMPLES
+from kws_export.splits import ArrayDataset
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
 CLASSES = 30

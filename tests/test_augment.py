@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kws_edge.errors import SettingError
-from kws_export.augment import WORD_MARGIN, Augmentation, augment_mfcc, augment_samples, in_stream, scale_to_snr
+from kws_export.augment import (
+    WORD_MARGIN,
+    Augmentation,
+    at_speed,
+    augment_mfcc,
+    augment_samples,
+    in_stream,
+    scale_to_snr,
+)
 
 RATE = 16_000
 OFF: dict[str, Any] = {
@@ -46,6 +54,20 @@ def decibels(x: np.ndarray) -> float:
 def test_with_everything_off_a_clip_stays_as_it_is() -> None:
     x = tone()
     np.testing.assert_allclose(augmented(x, only()), x, atol=1e-8)
+
+
+@pytest.mark.parametrize("factor", [0.8, 1.0, 1.25])
+def test_a_faster_clip_is_shorter_and_higher_by_the_same_factor(factor: float) -> None:
+    y = at_speed(tone(8000), factor, RATE)
+    assert (y.dtype, len(y)) == (np.float32, int(8000 / factor))
+    expected = 0.1 * np.sin(2 * np.pi * 440 * factor * np.arange(len(y)) / RATE)
+    np.testing.assert_allclose(y[:-1], expected[:-1], atol=0.1 * (np.pi * 440 / RATE) ** 2)  # of linear interpolation
+
+
+def test_a_slower_clip_is_cut_where_it_would_be_too_long() -> None:
+    y = at_speed(tone(), 0.8, RATE)
+    assert len(y) == RATE
+    np.testing.assert_array_equal(y, at_speed(tone(), 0.8, 2 * RATE)[:RATE])
 
 
 def test_a_shift_moves_the_clip_at_most_so_far_either_way_and_brings_zeros_in() -> None:

@@ -21,7 +21,7 @@ from kws_edge.windows import cut
 from kws_export.augment import Augmentation
 from kws_export.batches import EpochBatches, clip_features, draw_epoch, split_features
 from kws_export.negatives import NO_WORD, NegativeMix, Negatives
-from kws_export.speech_commands import ArrayDataset
+from kws_export.splits import ArrayDataset
 
 FE = FrontEnd()
 NOISES = [np.random.default_rng(9).uniform(-0.1, 0.1, 21_000).astype(np.float32)]
@@ -164,6 +164,16 @@ def test_the_processes_shares_make_up_the_global_batch(world_size: int, share: f
     assert max(sizes) - min(sizes) <= 1
     no_word = [int((labels == NO_WORD).sum()) for _, labels in shares]
     assert max(no_word) - min(no_word) <= 1
+
+
+def test_how_often_a_word_is_faster() -> None:
+    settings = Augmentation(speed=(2, 2), speed_probability=0.3, time_masks=0, band_masks=0, cutouts=0)
+    data = dataset(clips=400)
+    features, _ = EpochBatches(
+        data, [], FE, replace(settings, pad_probability=0), batch=390, balance=0.0, seed=1, epoch=0
+    )[0]
+    frames = (features.abs().sum(1) > 0).sum(1)
+    assert float((frames < 50).double().mean()) == pytest.approx(0.3, abs=0.07)  # 9,000 samples have 54 frames
 
 
 def test_a_window_of_a_stream_is_sound_in_every_frame() -> None:

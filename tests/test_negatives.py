@@ -9,7 +9,7 @@ import soundfile as sf
 
 from kws_edge.errors import SettingError
 from kws_export.negatives import NegativeMix, Negatives, load_recordings
-from kws_export.speech_commands import ArrayDataset
+from kws_export.splits import ArrayDataset
 
 RATE = 16_000
 START, END = 4000, 10_000

@@ -22,7 +22,7 @@ from kws_export.cli import main
 from kws_export.package import Checkpoint
 from kws_export.score_runs import Answers, RunScores, shortened
 from kws_export.scoring import Scored
-from kws_export.speech_commands import load_split
+from kws_export.splits import load_split
 
 WORDS = tuple(tone_words.SWEEPS)
 

@@ -13,7 +13,7 @@ from kws_edge.mfcc import FrontEnd, mfcc, pad
 from kws_edge.scenes import speech_bounds
 from kws_export.batches import split_features
 from kws_export.score_sets import SNRS, ClipSet, clip_of, clip_sets, in_noise, noisy_features, noisy_name, seconds_of
-from kws_export.speech_commands import load_split
+from kws_export.splits import load_split
 
 LABELS = tuple(w for w in tone_words.SWEEPS if w != "rise")
 FRONT_END = FrontEnd()

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,15 @@ from kws_edge.errors import AudioError, SettingError
 from kws_export.speech_commands import (
     CLIP_SAMPLES,
     Clip,
+    Split,
     background,
     check_speakers,
     index,
-    load_split,
-    loudest_second,
+    listed,
     split_of,
     words_with,
 )
+from kws_export.splits import SILENCE, SILENCE_CLIPS, UNKNOWN, load_split, loudest_second
 
 TWENTY_WORDS = (
     "bed", "cat", "down", "eight", "five", "four", "go", "happy", "left", "no",
@@ -252,7 +254,7 @@ def test_the_second_call_reads_the_cache_and_no_clip(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = load_split(root, "train", ["yes", "no"], tmp_path / "cache")
-    monkeypatch.setattr("kws_export.speech_commands.load", lambda path: pytest.fail(f"decoded {path} again"))
+    monkeypatch.setattr("kws_export.splits.load", lambda path: pytest.fail(f"decoded {path} again"))
     again = load_split(root, "train", ["no", "yes"], tmp_path / "cache")  # labels are no part of the key
     assert isinstance(again.samples, np.memmap)
     np.testing.assert_array_equal(again.samples, first.samples)
@@ -303,7 +305,7 @@ def test_a_cache_that_cannot_be_written_is_named(root: Path, tmp_path: Path) -> 
     [
         ("training", ["yes"], "unknown split 'training'; expected one of train, validation, test"),
         ("train", ["yes", "maybe"], "no clips for maybe in .*; the words there are no, yes"),
-        ("train", ["_silence_"], "no clips for _silence_"),
+        ("train", ["_background_noise_"], "no clips for _background_noise_"),
         ("train", ["yes", "yes"], "expected at least one, each once"),
         ("train", [], "expected at least one, each once"),
     ],
@@ -321,6 +323,71 @@ def test_a_split_without_clips_is_refused(tmp_path: Path) -> None:
         load_split(tmp_path, "test", ["yes"], tmp_path / "cache")
 
 
+# --- classes that are no word
+
+
+def test_unknown_stands_for_every_other_word_and_for_clips_without_one(root: Path, tmp_path: Path) -> None:
+    write_clip(root / "_unknown_" / f"{TRAIN}_nohash_0.wav")
+    write_clip(root / "_unknown_" / f"{TEST}_nohash_0.wav")
+    data = load_split(root, "train", ["yes", UNKNOWN], tmp_path / "cache")
+    expected = {f"no/{TRAIN}_nohash_0.wav": 1, f"yes/{TRAIN}_nohash_0.wav": 0, f"_unknown_/{TRAIN}_nohash_0.wav": 1}
+    assert dict(zip(data.names, data.labels.tolist(), strict=True)) == expected
+
+
+def test_silence_is_stretches_of_the_background_noise_at_many_levels(root: Path, tmp_path: Path) -> None:
+    data = load_split(root, "train", ["yes", SILENCE], tmp_path / "cache")
+    silent = data.labels == 1
+    assert silent.sum() == SILENCE_CLIPS["train"]
+    noise = background(root)["tap"]
+    levels = []
+    for samples, name in zip(data.samples[silent][:50], np.array(data.names)[silent][:50], strict=True):
+        start, gain = name.partition("@")[2].split("*")
+        stretch = noise[int(start) : int(start) + CLIP_SAMPLES]
+        np.testing.assert_allclose(samples / 32767, stretch * float(gain), atol=1e-4)
+        levels.append(float(gain))
+    assert 0 <= min(levels) < 0.1
+    assert 0.9 < max(levels) <= 1
+
+
+def test_silence_differs_between_the_splits_and_not_between_runs(root: Path, tmp_path: Path) -> None:
+    splits: list[Split] = ["train", "validation", "validation"]
+    first, second, again = (
+        {name for name in load_split(root, split, ["no", SILENCE], tmp_path / f"{i}").names if "@" in name}
+        for i, split in enumerate(splits)
+    )
+    assert not first & second
+    assert second == again
+
+
+def test_a_list_of_test_clips_replaces_the_test_split_and_repeats_count(root: Path, tmp_path: Path) -> None:
+    write_clip(root / "_silence_" / "7.wav")
+    lines = [f"yes/{TEST}_nohash_0.wav", "_silence_/7.opus", f"no/{TEST}_nohash_0.wav", f"yes/{TEST}_nohash_0.wav"]
+    (root / "tests.txt").write_text("\n".join(lines) + "\n")
+    labels = ["yes", UNKNOWN, SILENCE]
+    data = load_split(root, "test", labels, tmp_path / "cache", test_list="tests.txt")
+    assert data.labels.tolist() == [0, 2, 1, 0]
+    np.testing.assert_array_equal(data.samples[0], data.samples[3])
+    assert len(load_split(root, "test", labels, tmp_path / "cache")) == 2 + SILENCE_CLIPS["test"]  # without the list
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"yes/{TEST}_nohash_9.wav", "which is not there"),
+        (f"yes/{TRAIN}_nohash_0.wav", "names 1 clips of another split, such as yes/"),
+    ],
+)
+def test_a_list_that_cannot_be_a_test_set_is_refused(root: Path, tmp_path: Path, line: str, message: str) -> None:
+    (root / "tests.txt").write_text(line)
+    with pytest.raises(SettingError, match=message):
+        load_split(root, "test", ["yes"], tmp_path / "cache", test_list="tests.txt")
+
+
+def test_a_list_that_is_not_there_is_named(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"no list .*tests\.txt"):
+        load_split(root, "test", ["yes"], tmp_path / "cache", test_list="tests.txt")
+
+
 def test_background_noise_is_read_whole(root: Path) -> None:
     noise = background(root)
     assert {name: (x.dtype, x.shape) for name, x in noise.items()} == {"tap": (np.float32, (40_000,))}
@@ -333,6 +400,16 @@ def test_absent_background_noise_says_where_it_was_looked_for(root: Path) -> Non
 
 
 # --- the real recordings
+
+
+def test_the_public_test_set_of_12_classes_is_whole(data: Path) -> None:
+    labels = ["down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes", UNKNOWN, SILENCE]
+    root = data / "speech_commands"
+    clips = listed(root, "official_test_v0.02.txt")
+    count = Counter(clip.word if clip.word in labels else UNKNOWN for clip in clips)
+    assert (len(clips), len({clip.path for clip in clips})) == (4_890, 4_890 - 121)
+    assert (count[UNKNOWN], count[SILENCE]) == (408, 408)
+    assert {count[label] for label in labels[:10]} == {425, 419, 412, 411, 406, 405, 402, 396}
 
 
 def test_more_than_300_training_clips_selects_the_twenty_words(data: Path) -> None:

@@ -33,6 +33,7 @@ from kws_export.trainer import (
     BETAS,
     GRADIENT_LIMIT,
     MAX_SKIPPED,
+    EpochResult,
     Trainer,
     bound_gradients,
     load_checkpoint,
@@ -68,6 +69,10 @@ def assert_same_run(folder: Path, expected: Path) -> None:
         assert all(torch.equal(a[i][key], moments[key]) for key in moments)
     lines = [[{**line, "samples_per_second": 0} for line in history(run)] for run in (folder, expected)]
     assert lines[0] == lines[1]
+
+
+def interrupt(result: EpochResult) -> None:
+    raise KeyboardInterrupt
 
 
 def train_command(tones: Path, folder: Path, *options: str) -> list[str]:
@@ -174,6 +179,31 @@ def test_a_killed_run_has_logged_its_epochs_and_goes_on_to_the_same_weights(
     assert load_checkpoint(tmp_path / "run" / "last.pt")["epoch"] < 4
     tone_words.run(start(tones, tmp_path / "run"))
     assert_same_run(tmp_path / "run", tone_run)
+
+
+def test_a_run_with_averaged_weights_goes_on_to_the_same_weights(tones: Path, tmp_path: Path) -> None:
+    tone_words.run(start(tones, tmp_path / "whole", average=0.9, epochs=3))
+    halted = start(tones, tmp_path / "halted", average=0.9, epochs=3)
+    with pytest.raises(KeyboardInterrupt):
+        halted.run(lambda step, steps, loss: None, interrupt)
+    tone_words.run(start(tones, tmp_path / "halted", average=0.9, epochs=3))
+    assert_same_run(tmp_path / "halted", tmp_path / "whole")
+    trained = (load_checkpoint(tmp_path / run / "last.pt")["trained"] for run in ("halted", "whole"))
+    assert all(torch.equal(a, b) for a, b in zip(*(weights.values() for weights in trained), strict=True))
+
+
+def test_averaged_weights_are_the_mean_of_the_steps_with_fading_memory(tones: Path, tmp_path: Path) -> None:
+    trainer = start(tones, tmp_path, average=0.75, epochs=1)
+    expected = trainer.model.classifier.bias.detach().clone()
+
+    def follow(step: int, steps: int, loss: float) -> None:
+        expected.mul_(0.75).add_(trainer.model.classifier.bias.detach(), alpha=0.25)
+
+    trainer.run(follow, lambda result: None)
+    torch.testing.assert_close(trainer.judged.classifier.bias.detach(), expected)
+    assert not torch.equal(trainer.model.classifier.bias, trainer.judged.classifier.bias)
+    saved = load_checkpoint(tmp_path / "best.pt")["model"]["classifier.bias"]
+    torch.testing.assert_close(saved, expected)
 
 
 def test_a_finished_run_stays_as_it_is(tones: Path, tone_run: Path) -> None:

@@ -29,6 +29,7 @@ class Augmentation:
 
     Attributes
     ----------
+    speed, speed_probability : a factor on the speed and pitch of a word, for some clips.
     shift_ms : a clip moves by up to this much either way, zeros come in.
     white_noise_db : RMS of the Gaussian noise that every clip gets.
     gain_db, gain_probability : a change of level, for some clips.
@@ -43,6 +44,8 @@ class Augmentation:
     cutouts : SpecCutout's rectangles, of at most the same widths.
     """
 
+    speed: tuple[float, float] = (0.9, 1.1)
+    speed_probability: float = 0.0
     shift_ms: float = 100.0
     white_noise_db: tuple[float, float] = (-90.0, -46.0)
     gain_db: tuple[float, float] = (-30.0, 6.0)
@@ -62,11 +65,13 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant. TOML gives lists for pairs; they become tuples."""
-        for name in ("white_noise_db", "gain_db", "background_snr_db"):
+        for name in ("speed", "white_noise_db", "gain_db", "background_snr_db"):
             pair = tuple(getattr(self, name))
             if len(pair) != 2 or pair[0] > pair[1]:
                 raise SettingError(f"{name}={pair}; expected two numbers, the lower first")
             object.__setattr__(self, name, pair)
+        if self.speed[0] <= 0:
+            raise SettingError(f"speed={self.speed}; expected above 0")
         for name in (f.name for f in fields(self) if f.name.endswith("_probability")):
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingError(f"{name}={getattr(self, name)}; expected 0 to 1")
@@ -116,6 +121,15 @@ def augment_samples(
     if rng.random() < s.dc_probability:
         x += np.float32(rng.uniform(-s.dc, s.dc))
     return np.clip(x, -1, 1, out=x)
+
+
+def at_speed(clip: F32, factor: float, most: int) -> F32:
+    """A clip played `factor` times as fast, its pitch as much higher: float32 [n] → [n / factor], at most `most`.
+
+    By linear interpolation: that it dulls the highest frequencies is one more change of the kind that microphones make.
+    """
+    n = min(most, int(len(clip) / factor))
+    return np.interp(np.arange(n) * factor, np.arange(len(clip)), clip).astype(np.float32)
 
 
 def in_stream(clip: F32, n: int, rng: np.random.Generator, neighbours: F32 | None = None) -> F32:

@@ -15,10 +15,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
-from kws_export.augment import Augmentation, augment_mfcc, augment_samples, in_stream
+from kws_export.augment import Augmentation, at_speed, augment_mfcc, augment_samples, in_stream
 from kws_export.features import window_features
 from kws_export.negatives import NO_WORD, Negatives
-from kws_export.speech_commands import CLIP_SAMPLES, ArrayDataset, as_float
+from kws_export.speech_commands import CLIP_SAMPLES
+from kws_export.splits import ArrayDataset, as_float
 
 F32 = npt.NDArray[np.float32]
 
@@ -106,6 +107,10 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
             length = len(samples)
         else:
             samples, length = as_float(self.data.samples[clip]), int(self.data.lengths[clip])
+            if settings.speed_probability > 0 and rng.random() < settings.speed_probability:
+                spoken = at_speed(samples[:length], rng.uniform(*settings.speed), CLIP_SAMPLES)
+                length = len(spoken)
+                samples = np.pad(spoken, (0, CLIP_SAMPLES - length))
             if in_stream:
                 samples, length = self._in_stream(samples[:length], rng), self.stream_samples
         x = augment_samples(samples, length, self.noises, self.unshifted if in_stream else settings, rng)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from kws_edge.audio import load
 from kws_edge.errors import SettingError
 from kws_edge.scenes import speech_bounds
-from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, ArrayDataset, as_float, held_out
+from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, held_out
+from kws_export.splits import ArrayDataset, as_float
 
 F32 = npt.NDArray[np.float32]
 Sample = TypeVar("Sample", np.float32, np.int16)

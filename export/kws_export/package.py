@@ -22,7 +22,8 @@ from kws_export.network import MatchboxNet, parameter_count
 from kws_export.onnx_export import build_model, build_step_model, run_model, save_model
 from kws_export.recipe import Recipe
 from kws_export.scoring import Scored, Thresholds, calibrate, observe, score_clips, withheld_shares
-from kws_export.speech_commands import Split, index, load_split
+from kws_export.speech_commands import Split, index
+from kws_export.splits import UNKNOWN, load_split
 from kws_export.trainer import load_checkpoint
 
 LICENCE = "Apache-2.0"
@@ -106,7 +107,8 @@ def package(
         raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
     checkpoint = Checkpoint.load(checkpoint_file)
     splits: tuple[Split, ...] = ("train", "validation", "test")
-    data = {split: load_split(data_root, split, checkpoint.labels, cache) for split in splits}
+    test_list = checkpoint.recipe.test_list
+    data = {split: load_split(data_root, split, checkpoint.labels, cache, test_list=test_list) for split in splits}
     extra = {"clips": {split: len(d) for split, d in data.items()}, "negatives": negatives}
     metadata = replace(uncalibrated_metadata(checkpoint, score, extra), name=out.stem)
     scored: dict[str, Scored] = {}
@@ -156,9 +158,9 @@ def calibrated(metadata: Metadata, thresholds: Thresholds, scored: Mapping[str, 
 
 
 def _score_other_words(model: KeywordModel, checkpoint: Checkpoint, data_root: Path, cache: Path) -> Scored | None:
-    """The model's answers on every clip of the data set's words that it does not know; None where it knows all."""
+    """The model's answers on every clip of the data set's words that it has no class for; None where it has."""
     clips = [clip for clip in index(data_root) if clip.word not in checkpoint.labels]
-    if not clips:
+    if not clips or UNKNOWN in checkpoint.labels:
         return None
     words = sorted({clip.word for clip in clips})
     data = [load_split(data_root, split, words, cache) for split in sorted({clip.split for clip in clips})]

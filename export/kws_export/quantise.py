@@ -38,7 +38,7 @@ from kws_export.package import calibrated
 from kws_export.parity import WITHOUT_WORD, File, Parity, compare, measure_speed
 from kws_export.score_sets import clip_sets
 from kws_export.scoring import Scored, calibrate, observe, score_clips, withheld_shares
-from kws_export.speech_commands import load_split
+from kws_export.splits import load_split
 
 F32 = npt.NDArray[np.float32]
 

@@ -25,7 +25,10 @@ class Recipe:
     start : what the run takes its first weights from: a checkpoint, such as runs/softmax-base-1/best.pt, or an exported
         model, such as models/softmax.onnx. Of words that it does not know, the outputs start from random weights.
         Empty for random weights throughout.
-    labels : the words, in the order of the outputs; empty for every word with more than `min_clips` training clips.
+    labels : the classes, in the order of the outputs: words, `_unknown_`, `_silence_` (splits.py); empty for every
+        word with more than `min_clips` training clips.
+    test_list : the list in the data set that names the test clips, such as official_test_v0.02.txt of the 12-class
+        task; empty for the clips of the test split.
     min_clips : see `labels`.
     repeat : R of MatchboxNet-3xRx64.
     padding : "same", or "valid" for a network that a stream computes hop by hop; see network.py.
@@ -34,6 +37,8 @@ class Recipe:
     balance : 0 draws clips as they come, 1 draws every word equally often, between them by n^(1 - balance).
     peak_lr, final_lr, warmup, hold : the warm-up-hold-decay schedule (schedule.py).
     weight_decay : None for the design's rule, 1e-3 without a KL term and 0 with one.
+    average : 0, or how much of the average of the weights, which is what is validated and exported, stays at each step:
+        at 0.998 it covers about the last 500.
     augmentation : augment.py.
     negatives : windows without a word in every batch, negatives.py; only for variants with φ(e) = e + 1, since where
         φ(e) = e the data loss leaves the evidence without a scale, and "no evidence" would mean nothing.
@@ -43,6 +48,7 @@ class Recipe:
     variant: str
     start: str = ""
     labels: tuple[str, ...] = ()
+    test_list: str = ""
     min_clips: int = 300
     repeat: int = 1
     padding: Padding = "same"
@@ -55,6 +61,7 @@ class Recipe:
     warmup: float = 0.05
     hold: float = 0.45
     weight_decay: float | None = None
+    average: float = 0.0
     augmentation: Augmentation = field(default_factory=Augmentation)
     negatives: NegativeMix = field(default_factory=NegativeMix)
 
@@ -87,6 +94,8 @@ class Recipe:
                 f'recipe {self.name}: padding "valid" with repeat={self.repeat}, where one activation depends on more '
                 "frames than a window has; expected repeat=1"
             )
+        if not 0 <= self.average < 1:
+            raise SettingError(f"recipe {self.name}: average={self.average}; expected 0 to below 1")
         if not 0 <= self.balance <= 1:
             raise SettingError(f"recipe {self.name}: balance={self.balance}; expected 0 to 1")
 

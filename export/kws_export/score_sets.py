@@ -30,16 +30,8 @@ from kws_edge.scenes import speech_bounds
 from kws_export.augment import scale_to_snr
 from kws_export.batches import split_features
 from kws_export.features import window_features
-from kws_export.speech_commands import (
-    CLIP_SAMPLES,
-    EXTENSIONS,
-    ArrayDataset,
-    Split,
-    as_float,
-    index,
-    load_split,
-    loudest_second,
-)
+from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, Split, index
+from kws_export.splits import ArrayDataset, as_float, load_split, loudest_second
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]

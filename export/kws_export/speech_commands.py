@@ -1,4 +1,4 @@
-"""Google Speech Commands on disk: which clips there are, whose they are, which split they belong to, and their samples.
+"""Google Speech Commands on disk: which clips there are, whose they are, which split they belong to.
 
 The layout is the public data set's own, `ROOT/WORD/SPEAKER_nohash_N.wav` beside `validation_list.txt` and
 `testing_list.txt`, with .flac, .ogg and .opus accepted too. Folders whose names start with an underscore
@@ -8,15 +8,12 @@ Source: P. Warden, "Speech Commands: A Dataset for Limited-Vocabulary Speech Rec
 """
 
 import hashlib
-import logging
 import os
-import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +29,6 @@ CLIP_SAMPLES = 16_000
 """Every clip of the data set is at most 1 s long, at 16 kHz."""
 
 _MAX_CLIPS_PER_WORD = 2**27 - 1  # the data set's constant: it sets how finely the hash is turned into a percentage
-_CACHE_FORMAT = 1  # part of every cache key: raise it when decoding or cropping changes
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +44,6 @@ class Clip:
     def name(self) -> str:
         """The file relative to the data set's root, `word/file`, with a forward slash on every system."""
         return f"{self.word}/{self.path.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayDataset:
-    """One split as arrays; row i of each belongs to the same clip.
-
-    Attributes
-    ----------
-    samples : int16 [n, 16000], a read-only memory map; full scale is ±32768; short clips end in zeros.
-    lengths : int32 [n], samples that were recorded, 1 to 16000; the rest of the row is padding.
-    labels : int64 [n], index of the clip's word in the sequence of labels that was asked for.
-    names : the n clips' names, `word/file`.
-    """
-
-    samples: npt.NDArray[np.int16]
-    lengths: npt.NDArray[np.int32]
-    labels: npt.NDArray[np.int64]
-    names: list[str]
-
-    def __len__(self) -> int:
-        """The number of clips."""
-        return len(self.names)
 
 
 def index(root: Path) -> list[Clip]:
@@ -140,55 +112,56 @@ def words_with(clips: Iterable[Clip], minimum: int) -> tuple[str, ...]:
     return tuple(sorted(word for word, n in counts.items() if n > minimum))
 
 
-def load_split(root: Path, split: Split, labels: Sequence[str], cache: Path) -> ArrayDataset:
-    """The clips of one split that say one of `labels`, in the order of `index`.
-
-    The first call decodes every clip and keeps the samples below `cache`; later calls map that file. The key of a
-    cache entry covers each clip's name, size and time of change, so an edited data set is decoded anew. A clip
-    longer than 1 s, of which the public data set has none, is cut to its loudest second, with a warning.
-
-    Raises
-    ------
-    SettingError : what `index` raises; an unknown split; no label, a label given twice or without clips; no clip in
-        the split; a cache that cannot be written.
-    AudioError : a clip cannot be decoded.
-    """
-    if split not in get_args(Split):
-        raise SettingError(f"unknown split {split!r}; expected one of {', '.join(get_args(Split))}")
-    clips = index(root)
-    words = sorted({clip.word for clip in clips})
-    if absent := [label for label in labels if label not in words]:
-        raise SettingError(f"no clips for {', '.join(absent)} in {root}; the words there are {', '.join(words)}")
-    label_index = {label: i for i, label in enumerate(labels)}
-    if not labels or len(label_index) < len(labels):
-        raise SettingError(f"labels {list(labels)}; expected at least one, each once")
-    chosen = [clip for clip in clips if clip.split == split and clip.word in label_index]
-    if not chosen:
-        raise SettingError(f"no {split} clips for {', '.join(labels)} in {root}")
-
-    entry = cache / f"{split}-{_digest(chosen)}"
-    if not entry.is_dir():
-        _build(entry, chosen)
-    return ArrayDataset(
-        samples=np.load(entry / "samples.npy", mmap_mode="r"),
-        lengths=np.load(entry / "lengths.npy"),
-        labels=np.array([label_index[clip.word] for clip in chosen], np.int64),
-        names=[clip.name for clip in chosen],
-    )
+def unlabelled(root: Path) -> list[Clip]:
+    """The clips of the folder `_unknown_`, of words that are in no class, each with its speaker's split. Often none."""
+    folder = root / "_unknown_"
+    keys = _keyed(folder) if folder.is_dir() else {}
+    lists = {split: _read_keys(root / name) for split, name in LISTS.items() if (root / name).is_file()}
+    return [Clip(path, folder.name, _speaker(key), _assign(key, lists)) for key, path in keys.items()]
 
 
-def background(root: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """The recordings of `_background_noise_`: name → float32 [n] at 16 kHz, full scale ±1, a minute or so each.
+def listed(root: Path, name: str) -> list[Clip]:
+    """The clips that a list of another test set names, one `folder/file` a line, in its order; repeats stay.
+
+    Such as the public test set of the 12-class task, whose words come from the split "test".
 
     Raises
     ------
-    SettingError : there are none.
+    SettingError : there is no such list, it names a clip that is not there, or one of another split.
     """
+    path = root / name
+    if not path.is_file():
+        raise SettingError(f"no list {path}; expected a file with one `word/file` a line")
+    lists = {split: _read_keys(root / file) for split, file in LISTS.items() if (root / file).is_file()}
+    files = {key: p for folder in sorted(root.iterdir()) if folder.is_dir() for key, p in _keyed(folder).items()}
+    clips = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        key = str(PurePosixPath(line.strip()).with_suffix(""))
+        if line.strip() and key not in files:
+            raise SettingError(f"{path} names {line.strip()}, which is not there (looked for {', '.join(EXTENSIONS)})")
+        if line.strip():
+            folder = key.partition("/")[0]
+            clips.append(Clip(files[key], folder, _speaker(key), "test"))
+    words = [clip for clip in clips if not clip.word.startswith("_")]
+    if seen := [clip.name for clip in words if _assign(f"{clip.word}/{clip.path.stem}", lists) != "test"]:
+        raise SettingError(
+            f"{path} names {len(seen)} clips of another split, such as {seen[0]}; expected test speakers"
+        )
+    return clips
+
+
+def noise_files(root: Path) -> list[Path]:
+    """The recordings of `_background_noise_`, by name. Raises SettingError where there are none."""
     folder = root / "_background_noise_"
     files = _audio_files(folder) if folder.is_dir() else []
     if not files:
         raise SettingError(f"no background noise: looked for {', '.join(EXTENSIONS)} files in {folder}")
-    return {path.stem: load(path).samples for path in files}
+    return files
+
+
+def background(root: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """The same, decoded: name → float32 [n] at 16 kHz, full scale ±1, a minute or so each."""
+    return {path.stem: load(path).samples for path in noise_files(root)}
 
 
 def held_out(root: Path) -> set[str]:
@@ -197,16 +170,9 @@ def held_out(root: Path) -> set[str]:
     return set().union(*(_read_keys(path) for path in paths if path.is_file()))
 
 
-def as_float(samples: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
-    """int16 of full scale 32768 → float32 of full scale ±1, exactly."""
-    return np.multiply(samples, np.float32(1 / 32768), dtype=np.float32)
-
-
-def loudest_second(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The second with the most energy, the earliest of equals. [n ≥ 16000] → [16000]."""
-    energy = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
-    start = int(np.argmax(energy[CLIP_SAMPLES:] - energy[:-CLIP_SAMPLES]))
-    return samples[start : start + CLIP_SAMPLES]
+def _keyed(folder: Path) -> dict[str, Path]:
+    """A folder's clips by key, `folder/file` without extension."""
+    return {f"{folder.name}/{path.stem}": path for path in _audio_files(folder)}
 
 
 def _audio_files(folder: Path) -> list[Path]:
@@ -259,65 +225,3 @@ def _speaker(name: str) -> str:
         return speaker
     stem, extension = os.path.splitext(file)
     return stem if extension.lower() in EXTENSIONS else file
-
-
-def _digest(clips: Sequence[Clip]) -> str:
-    digest = hashlib.sha256(str(_CACHE_FORMAT).encode())
-    for clip in clips:
-        stat = clip.path.stat()
-        digest.update(f"\n{clip.name}\t{stat.st_size}\t{stat.st_mtime_ns}".encode())
-    return digest.hexdigest()[:20]
-
-
-def _decode(path: Path) -> tuple[npt.NDArray[np.int16], bool]:
-    """A clip's samples, int16 [1 to 16000], and whether it was longer."""
-    audio = load(path)
-    for warning in audio.warnings:
-        _log.warning("%s: %s", path, warning)
-    samples = audio.samples
-    longer = samples.size > CLIP_SAMPLES
-    if longer:
-        samples = loudest_second(samples)
-    return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16), longer
-
-
-def _build(entry: Path, clips: Sequence[Clip]) -> None:
-    """Decode the clips into `entry`, which appears complete or not at all."""
-    try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=entry.parent, prefix=".partial-") as scratch:
-            arrays = Path(scratch) / "arrays"
-            arrays.mkdir()
-            _write_arrays(arrays, clips)
-            try:
-                arrays.rename(entry)
-            except OSError:
-                if not entry.is_dir():  # else another process has built the same entry meanwhile
-                    raise
-    except OSError as error:
-        needed = len(clips) * CLIP_SAMPLES * 2 / 1e6
-        raise SettingError(f"cannot write the cache {entry}, {needed:,.0f} MB: {error}") from error
-
-
-def _write_arrays(folder: Path, clips: Sequence[Clip]) -> None:
-    from rich.console import Console
-    from rich.progress import track
-
-    lengths = np.empty(len(clips), np.int32)
-    cropped: list[str] = []
-    header = {"descr": "<i2", "fortran_order": False, "shape": (len(clips), CLIP_SAMPLES)}
-    # Rows are appended, not stored through a memory map: a full disk is then an error and not a bus fault.
-    # Threads are as fast as processes here, since the decoder releases the interpreter lock, and need no start-up.
-    with (folder / "samples.npy").open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
-        np.lib.format.write_array_header_1_0(file, header)
-        decoded = pool.map(_decode, [clip.path for clip in clips])
-        console = Console(stderr=True)
-        progress = track(decoded, f"decoding {clips[0].split}", total=len(clips), console=console)
-        for i, (samples, longer) in enumerate(progress):
-            lengths[i] = samples.size
-            file.write(np.pad(samples, (0, CLIP_SAMPLES - samples.size)).astype("<i2").tobytes())
-            if longer:
-                cropped.append(clips[i].name)
-    np.save(folder / "lengths.npy", lengths)
-    if cropped:
-        _log.warning("%d clips longer than 1 s were cut to their loudest second, such as %s", len(cropped), cropped[0])

@@ -6,6 +6,7 @@ that resumes. Under torchrun each process takes its share of every batch and gra
 normalisation sees each process's share alone. On CUDA, matrix products are in TF32 and all else is in float32.
 """
 
+import copy
 import io
 import json
 import logging
@@ -36,7 +37,8 @@ from kws_export.novograd import NovoGrad
 from kws_export.onnx_weights import load_network, measure_statistics
 from kws_export.recipe import Recipe
 from kws_export.schedule import warmup_hold_decay
-from kws_export.speech_commands import ArrayDataset, as_float, background, index, load_split, words_with
+from kws_export.speech_commands import background, index, words_with
+from kws_export.splits import ArrayDataset, as_float, load_split
 
 BETAS = (0.95, 0.5)
 
@@ -159,12 +161,14 @@ class Trainer:
         seed_everything(recipe.seed)
         self.model = MatchboxNet(len(self.labels), recipe.repeat, self.front_end.n_mfcc, recipe.padding)
         self.model = self.model.to(self.device)
+        self.judged = copy.deepcopy(self.model) if recipe.average else self.model
         self.optimiser = NovoGrad(self.model.parameters(), lr=recipe.peak_lr, betas=BETAS, weight_decay=recipe.decay)
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
         if (folder / "last.pt").exists():
             self._resume()
         elif recipe.start:
             self._take_weights(Path(recipe.start))
+            self.judged.load_state_dict(self.model.state_dict())
 
     def run(self, progress: Callable[[int, int, float], None], report: Callable[[EpochResult], None]) -> None:
         """Train to the recipe's last epoch.
@@ -236,9 +240,17 @@ class Trainer:
         if bound_gradients(self.model, GRADIENT_LIMIT):
             self.optimiser.step()
             self._skipped = 0
+            self._average_weights()
         else:
             self._skip()
         return value, logits.detach()
+
+    @torch.no_grad()
+    def _average_weights(self) -> None:
+        """Move the weights that are judged towards those that are trained, statistics included."""
+        if self.recipe.average:
+            judged, trained = (list(m.state_dict().values()) for m in (self.judged, self.model))
+            torch._foreach_lerp_(judged, trained, 1 - self.recipe.average)
 
     def _skip(self) -> None:
         self._skipped += 1
@@ -270,26 +282,28 @@ class Trainer:
             return sums
         total = torch.tensor(sums, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
-        for buffer in self.model.buffers():
+        buffers = [*self.model.buffers(), *(self.judged.buffers() if self.recipe.average else ())]
+        for buffer in buffers:
             dist.all_reduce(buffer)
             buffer.div_(self.world.size)
         return total.tolist()
 
     def _validate(self) -> tuple[float, float]:
         features, labels = self.validation
-        logits = predict(self.model, features, self.device)
+        logits = predict(self.judged, features, self.device)
         loss = evidential_loss(logits, labels, self.variant)
         return float(loss), float((logits.argmax(1) == labels).double().mean())
 
     def _save(self, result: EpochResult) -> None:
-        weights = self.model.state_dict()
+        weights = self.judged.state_dict()
         shared = {"recipe": self.recipe.to_dict(), "labels": self.labels, "front_end": self.front_end.to_dict()}
         if result.validation_accuracy > self.best:
             self.best = result.validation_accuracy
             best = {**shared, "model": weights, "epoch": self.epoch, "validation_accuracy": self.best}
             _write(self.folder / "best.pt", best)
         optimiser = self.optimiser.state_dict()
-        last = {**shared, "model": weights, "optimiser": optimiser, "epoch": self.epoch, "best": self.best}
+        trained = {"trained": self.model.state_dict()} if self.recipe.average else {}
+        last = {**shared, "model": weights, **trained, "optimiser": optimiser, "epoch": self.epoch, "best": self.best}
         history = self.folder / "history.jsonl"
         kept = history.read_text().splitlines()[: self.epoch - 1] if history.exists() else []
         replace_file(history, "\n".join([*kept, json.dumps(asdict(result))]).encode() + b"\n")
@@ -336,7 +350,9 @@ class Trainer:
                 f"{self.folder} holds a run on other words or features ({', '.join(last['labels'])}), so the data "
                 "have changed since; give another folder, or remove it"
             )
-        self.model.load_state_dict(last["model"])
+        self.judged.load_state_dict(last["model"])
+        if self.recipe.average:
+            self.model.load_state_dict(last["trained"])
         self.optimiser.load_state_dict(last["optimiser"])
         self.epoch, self.best = last["epoch"], last["best"]
 
