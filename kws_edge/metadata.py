@@ -26,7 +26,14 @@ Score: TypeAlias = Literal["entropy", "vacuity"]
 SCORES: Final[tuple[Score, ...]] = get_args(Score)
 Padding: TypeAlias = Literal["same", "valid"]
 
+SILENCE_CLASS: Final = "_silence_"
+
 _ACCURACY = {"accuracy", "low", "high", "clips"}
+
+
+def is_word(label: str) -> bool:
+    """Whether a label is a word, and not a class such as `_unknown_` or `_silence_`."""
+    return not label.startswith("_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,8 @@ class Metadata:
     Attributes
     ----------
     name : what the model is called; no spaces or path separators, since it can be given at the command line.
-    labels : the words, in the order of α; at least two, all different.
+    labels : the words, in the order of α; at least two, all different. One that begins with an underscore (`_unknown_`,
+        `_silence_`) is a class that is no word, and is never an answer.
     variant : a name in `variants.VARIANTS`.
     front_end : the settings of the MFCC that the network was trained on.
     score : the uncertainty by which a label is withheld unless the caller asks for another.

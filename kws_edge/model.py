@@ -24,7 +24,7 @@ from kws_edge import evidence
 from kws_edge.abstention import OperatingPoint, withheld
 from kws_edge.audio import SAMPLE_RATE, Source, load, read_blocks
 from kws_edge.errors import AudioError, ModelError, ProviderError, SettingError
-from kws_edge.metadata import KEY, Metadata, Score
+from kws_edge.metadata import KEY, SILENCE_CLASS, Metadata, Score, is_word
 from kws_edge.mfcc import mfcc, pad
 from kws_edge.prediction import Prediction, Reason
 from kws_edge.session import OUTPUTS, available_providers, full_name, open_session, short_name
@@ -213,7 +213,7 @@ class KeywordModel:
         best: Prediction | None = None
         while batch := list(islice(windows, MAX_BATCH)):
             for p in self._decide(batch, score, point):
-                if best is None or (p.guess is None, p.uncertainty) < (best.guess is None, best.uncertainty):
+                if best is None or _rank(p) < _rank(best):
                     best = p
             progress(batch[-1].end)
         if best is None:
@@ -284,6 +284,8 @@ class KeywordModel:
             reason = unheard[i]
             if reason is None and uncertain[i]:
                 reason = Reason.CLIPPED if window.level and window.level.is_clipped else Reason.UNCERTAIN
+            elif guess is not None and not is_word(guess):
+                reason = Reason.SILENCE if guess == SILENCE_CLASS else Reason.UNKNOWN_WORD
             predictions.append(
                 Prediction(
                     label=guess if reason is None else None,
@@ -359,6 +361,11 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _rank(p: Prediction) -> tuple[bool, bool, float]:
+    """The order in which a long recording's windows answer for it: a word, what the network heard, the rest."""
+    return p.label is None, p.guess is None, p.uncertainty
 
 
 def _why_unheard(window: Window) -> Reason | None:

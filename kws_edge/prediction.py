@@ -19,8 +19,10 @@ class Reason(StrEnum):
     """The network saw the audio, and its uncertainty is above the threshold."""
     CLIPPED = "clipped"
     """The same, and the audio is clipped so badly that this may be why."""
+    UNKNOWN_WORD = "unknown_word"
+    """The network has a class for what is none of its words, and is sure of it."""
     SILENCE = "silence"
-    """There is nothing to hear: digital silence, or a constant."""
+    """There is nothing to hear: digital silence, or a constant; or the network has a class for that, and is sure."""
     WARMING_UP = "warming_up"
     """A stream has not yet given a whole window."""
     INVALID_AUDIO = "invalid_audio"
@@ -36,13 +38,13 @@ def stands_out(probability: float, labels: int) -> bool:
 class Prediction:
     """What a model says about a clip.
 
-    Where the network was not asked (silence, warming_up, invalid_audio), `guess` is None, and the numbers are those of
+    Where the network was not asked (silent samples, warming_up, invalid_audio), `guess` is None, and the numbers are those of
     no evidence: every logit at its lowest, a uniform probability, vacuity 1 and entropy 1.
 
     Attributes
     ----------
     label : the word; None where the model abstained, so that a caller who forgets to check never acts on a guess.
-    guess : the most probable word, also where the model abstained.
+    guess : the most probable word, also where the model abstained; or a class that is no word, such as `_unknown_`.
     probability : of the guess, in (0, 1].
     alpha : float32 [K], the Dirichlet's parameters in the order of the model's labels, each finite and above 0.
     vacuity, entropy : uncertainty in (0, 1] and [0, 1].

@@ -248,6 +248,38 @@ def test_clipping_is_given_as_the_reason_only_where_the_answer_is_uncertain(mode
     assert model.classify(sure, RATE).label == "low"
 
 
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> KeywordModel:
+    """The tiny model, for which a mid tone is another word and a high one is silence."""
+    metadata = replace(METADATA, labels=("low", "_unknown_", "_silence_"))
+    return KeywordModel.load(tiny_model.save(tmp_path_factory.mktemp("closed"), metadata=metadata))
+
+
+@pytest.mark.parametrize(
+    ("heard", "label", "guess", "reason"),
+    [
+        ("low", "low", "low", None),
+        ("mid", None, "_unknown_", Reason.UNKNOWN_WORD),
+        ("high", None, "_silence_", Reason.SILENCE),
+    ],
+)
+def test_a_class_that_is_no_word_is_never_the_answer(
+    closed: KeywordModel, heard: str, label: str | None, guess: str, reason: Reason | None
+) -> None:
+    p = closed.classify(tone(heard), RATE)
+    assert (p.label, p.guess, p.reason) == (label, guess, reason)
+    assert p.uncertainty < p.threshold
+    assert closed.classify(noise(), RATE).reason is Reason.UNCERTAIN
+
+
+def test_in_a_long_recording_a_word_answers_before_what_is_surely_none(closed: KeywordModel) -> None:
+    word = tone("low") + noise(amplitude=0.0003)  # less sure than the mid tone
+    p = closed.classify(np.concatenate([tone("mid", 2.0), word, tone("mid", 2.0)]), RATE)
+    surest = closed.classify(tone("mid", 2.0), RATE)
+    assert (p.label, surest.guess) == ("low", "_unknown_")
+    assert p.uncertainty > surest.uncertainty
+
+
 @pytest.mark.parametrize("level", [0.0, 0.2, -1.0], ids=lambda dc: f"dc {dc}")
 @pytest.mark.parametrize("seconds", [0.1, 1.0, 3.0])
 def test_silence_and_a_constant_are_abstained_from_without_asking(  # cases 27 and 28
