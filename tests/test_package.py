@@ -23,6 +23,7 @@ from kws_export import package as package_module
 from kws_export.cli import main
 from kws_export.package import package
 from kws_export.scoring import Scored
+from kws_export.splits import UNKNOWN
 from kws_export.trainer import load_checkpoint
 
 WORDS = tuple(tone_words.SWEEPS)
@@ -193,13 +194,27 @@ def test_the_card_says_what_the_thresholds_give_on_the_test_split_and_on_other_w
             assert withheld == percent((getattr(unknown, score) > threshold).mean())
 
 
-def test_without_other_words_the_card_leaves_their_column_empty(
-    exported: Exported, tones: Path, tmp_path: Path
-) -> None:
+def test_without_other_words_the_card_has_no_column_of_them(exported: Exported, tones: Path, tmp_path: Path) -> None:
     package(exported.run / "best.pt", tones, tmp_path / "x.onnx", cache=tones.parent / "cache")
-    rows = re.findall(r"^\| (?:entropy|vacuity) \|.*$", (tmp_path / "x.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(rows) == 6
-    assert all(row.endswith("| – |") for row in rows)
+    card = (tmp_path / "x.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^\| (?:entropy|vacuity) \|(?:[^|]+\|){7}$", card, re.MULTILINE)) == 6
+    assert "ther words" not in card
+
+
+def test_a_closed_task_is_measured_on_its_list_and_the_card_says_so(root: Path, tmp_path: Path) -> None:
+    listed = [f"{word}/{path.name}" for word in ("low", "rise") for path in sorted((root / word).iterdir())]
+    split = set((root / "testing_list.txt").read_text().split())
+    (root / "official.txt").write_text("\n".join(name for name in listed if name in split))
+    recipe = tone_words.recipe(labels=["low", UNKNOWN], test_list="official.txt", epochs=1)
+    tone_words.run(tone_words.trainer(root, tmp_path / "run", recipe))
+    metadata = package(tmp_path / "run" / "best.pt", root, tmp_path / "closed.onnx", cache=root.parent / "cache")
+    card = (tmp_path / "closed.md").read_text(encoding="utf-8")
+    assert metadata.accuracy["test"]["clips"] == 16
+    assert metadata.training["clips"]["train"] == 4 * 20 + len(list((root / OTHER).iterdir()))
+    assert "**Words (1):** low; classes besides: `_unknown_`" in card
+    assert "test 16 (`official.txt`)" in card
+    assert "`_unknown_` was learnt from" in card
+    assert "ther words withheld" not in card
 
 
 def test_the_cards_confusions_are_those_of_the_test_split(exported: Exported, tones: Path) -> None:

@@ -6,11 +6,25 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge.abstention import OperatingPoint
-from kws_edge.metadata import Metadata
+from kws_edge.metadata import Metadata, is_word
 from kws_export.parity import Parity
 from kws_export.scoring import Scored
+from kws_export.splits import UNKNOWN
 
 I64 = npt.NDArray[np.int64]
+
+OTHER_WORDS = (
+    " Other words are those of the data set that the model does not know; every answer to one of them is wrong, so the "
+    "more is withheld the better."
+)
+OPEN = (
+    "Words outside the list are not a class: the model may name them with confidence, which the thresholds reduce but "
+    "do not exclude."
+)
+CLOSED = (
+    "`_unknown_` was learnt from the data set's other words, few as they are: a word of another kind, or running "
+    "speech, may still be named."
+)
 
 
 def model_card(
@@ -37,6 +51,10 @@ def model_card(
     """
     m, t = metadata, metadata.training
     accuracy = m.accuracy["test"]
+    words = [label for label in m.labels if is_word(label)]
+    others = ", ".join(f"`{label}`" for label in m.labels if not is_word(label))
+    clips = ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())
+    test_list = t["recipe"].get("test_list")
     return "\n".join(
         [
             f"# {m.name}",
@@ -44,7 +62,7 @@ def model_card(
             f"MatchboxNet-3x{t['repeat']}x64 with the `{m.variant}` evidential head; {t['parameters']:,} parameters, "
             f"{size / 1000:.0f} kB. One word of a closed set in a clip of about a second, or an abstention.",
             "",
-            f"**Words ({len(m.labels)}):** {', '.join(m.labels)}",
+            f"**Words ({len(words)}):** {', '.join(words)}" + (f"; classes besides: {others}" if others else ""),
             "",
             f"**Test accuracy:** {_percent(accuracy['accuracy'])} "
             f"(95 % interval {_percent(accuracy['low'])} to {_percent(accuracy['high'])}, "
@@ -60,7 +78,7 @@ def model_card(
                 ["", ""],
                 [
                     ["data", str(t["data"])],
-                    ["clips", ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())],
+                    ["clips", f"{clips} (`{test_list}`)" if test_list else clips],
                     ["splits", "the data set's own lists; no speaker is in two of them"],
                     ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
                     *([["started from", f"`{t['recipe']['start']}`"]] if t["recipe"]["start"] else []),
@@ -77,9 +95,8 @@ def model_card(
             "",
             _operating_points(m, observed, other_words),
             "",
-            "A target is what validation showed, not a guarantee: compare the two columns of accepted accuracy. Other "
-            "words are those of the data set that the model does not know; every answer to one of them is wrong, so "
-            "the more is withheld the better.",
+            "A target is what validation showed, not a guarantee: compare the two columns of accepted accuracy."
+            + (OTHER_WORDS if other_words else ""),
             "",
             *(_against_source(parity) if parity else []),
             "## Confusions on the test split",
@@ -90,8 +107,9 @@ def model_card(
             "",
             "## Limits",
             "",
-            "Read English words of one second, mostly close to the microphone. Words outside the list are not a class: "
-            "the model may name them with confidence, which the thresholds reduce but do not exclude. Not for safety.",
+            "Read English words of one second, mostly close to the microphone. "
+            + (CLOSED if UNKNOWN in m.labels else OPEN)
+            + " Not for safety.",
             "",
             "## Licence and attribution",
             "",
@@ -107,15 +125,13 @@ def _operating_points(
     other_words: Mapping[str, tuple[float, ...]],
 ) -> str:
     head = ["score", "target", "threshold", "validation: accepted", "coverage", "test: accepted", "coverage", "total"]
-    head.append("other words withheld")
+    head += ["other words withheld"] if other_words else []
     rows = []
     for score, points in m.thresholds.items():
-        withheld = other_words.get(score, [None] * len(points))
-        for chosen, seen, others in zip(points, observed[score], withheld, strict=True):
-            shares = (
-                chosen.accepted_accuracy, chosen.coverage,
-                seen.accepted_accuracy, seen.coverage, seen.total_accuracy, others,
-            )  # fmt: skip
+        for i, (chosen, seen) in enumerate(zip(points, observed[score], strict=True)):
+            shares = [chosen.accepted_accuracy, chosen.coverage]
+            shares += [seen.accepted_accuracy, seen.coverage, seen.total_accuracy]
+            shares += [other_words[score][i]] if other_words else []
             rows.append([score, _percent(chosen.target, 1), f"{chosen.threshold:.5g}", *map(_percent, shares)])
     return _table(head, rows)
 
