@@ -38,8 +38,8 @@ def stands_out(probability: float, labels: int) -> bool:
 class Prediction:
     """What a model says about a clip.
 
-    Where the network was not asked (silent samples, warming_up, invalid_audio), `guess` is None, and the numbers are those of
-    no evidence: every logit at its lowest, a uniform probability, vacuity 1 and entropy 1.
+    Where the network was not asked (silent samples, warming_up, invalid_audio), `guess` is None, and the numbers are
+    those of no evidence: every logit at its lowest, a uniform probability, vacuity 1 and entropy 1.
 
     Attributes
     ----------

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import soxr
 
-from kws_edge.audio import MAX_RATE, MIN_RATE, SAMPLE_RATE, Source, read_blocks
+from kws_edge.audio import SAMPLE_RATE, Source, read_blocks
+from kws_edge.decode import MAX_RATE, MIN_RATE
 from kws_edge.errors import AudioError, SettingError
 
 F32 = npt.NDArray[np.float32]

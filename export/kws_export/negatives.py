@@ -14,10 +14,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio import load
+from kws_edge.audio import EXTENSIONS, is_audio, load
 from kws_edge.errors import SettingError
 from kws_edge.scenes import speech_bounds
-from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, held_out
+from kws_export.speech_commands import CLIP_SAMPLES, held_out
 from kws_export.splits import ArrayDataset, as_float
 
 F32 = npt.NDArray[np.float32]
@@ -155,9 +155,7 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[npt.N
 
 
 def _audio_below(path: Path) -> list[Path]:
-    if path.is_dir():
-        return [p for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS]
-    return [path] if path.suffix.lower() in EXTENSIONS else []
+    return [p for p in (path.rglob("*") if path.is_dir() else [path]) if is_audio(p)]
 
 
 def _to_int16(samples: F32) -> npt.NDArray[np.int16]:

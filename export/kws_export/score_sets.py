@@ -23,14 +23,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio import load, measure
+from kws_edge.audio import is_audio, load, measure
 from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
 from kws_edge.scenes import speech_bounds
 from kws_export.augment import scale_to_snr
 from kws_export.batches import split_features
 from kws_export.features import window_features
-from kws_export.speech_commands import CLIP_SAMPLES, EXTENSIONS, Split, index
+from kws_export.speech_commands import CLIP_SAMPLES, Split, index
 from kws_export.splits import ArrayDataset, as_float, load_split, loudest_second
 
 F32 = npt.NDArray[np.float32]
@@ -184,4 +184,4 @@ def _noise_second(path: Path) -> F32:
 
 
 def _audio_in(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.glob("*") if p.suffix.lower() in EXTENSIONS and not p.name.startswith("."))
+    return sorted(filter(is_audio, folder.glob("*")))

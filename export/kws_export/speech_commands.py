@@ -1,7 +1,7 @@
 """Google Speech Commands on disk: which clips there are, whose they are, which split they belong to.
 
 The layout is the public data set's own, `ROOT/WORD/SPEAKER_nohash_N.wav` beside `validation_list.txt` and
-`testing_list.txt`, with .flac, .ogg and .opus accepted too. Folders whose names start with an underscore
+`testing_list.txt`, in any format that `kws_edge.audio` reads. Folders whose names start with an underscore
 (`_background_noise_` and the like) hold no word and are never a class.
 
 Source: P. Warden, "Speech Commands: A Dataset for Limited-Vocabulary Speech Recognition", arXiv:1804.03209.
@@ -18,12 +18,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio import load
+from kws_edge.audio import EXTENSIONS, is_audio, load
 from kws_edge.errors import SettingError
 
 Split = Literal["train", "validation", "test"]
 
-EXTENSIONS = (".wav", ".flac", ".ogg", ".opus")
 LISTS: dict[Split, str] = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 CLIP_SAMPLES = 16_000
 """Every clip of the data set is at most 1 s long, at 16 kHz."""
@@ -176,9 +175,7 @@ def _keyed(folder: Path) -> dict[str, Path]:
 
 
 def _audio_files(folder: Path) -> list[Path]:
-    # Hidden files are left out: copies made on macOS hold a "._x.wav" of metadata beside every x.wav.
-    found = (p for p in folder.iterdir() if p.suffix.lower() in EXTENSIONS and not p.name.startswith("."))
-    return sorted(found, key=lambda p: p.name)  # the order of paths differs between systems
+    return sorted(filter(is_audio, folder.iterdir()), key=lambda p: p.name)  # paths sort differently on other systems
 
 
 def _word_files(root: Path) -> dict[str, Path]:

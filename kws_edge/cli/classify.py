@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kws_edge.prediction import Prediction
 
 STANDARD_INPUT = "-"
-EXTENSIONS = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".snd", ".caf"}
 """What is taken for audio in a folder. A file that is named is read whatever it is called."""
 
 Score: TypeAlias = Literal["entropy", "vacuity"]
@@ -118,13 +117,10 @@ def _at(url: str, name: str | None, target: float, score: Score | None) -> Itera
         yield decides, lambda file, _: client.classify(file, model=model["name"], target=target / 100, score=decides)
 
 
-def is_audio(path: Path) -> bool:
-    """Whether a file in a folder is a recording. "._x.wav", which macOS leaves beside x.wav, is none."""
-    return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".") and path.is_file()
-
-
 def _expand(files: tuple[str, ...]) -> Iterator[str]:
     """The files in folders and behind patterns, in order of name. What stands for no file is passed on, to fail."""
+    from kws_edge.audio import is_audio
+
     for file in files:
         if file != STANDARD_INPUT and os.path.isdir(file):  # unlike Path's, False for what cannot be asked about
             yield from sorted(str(p) for p in Path(file).rglob("*") if is_audio(p)) or [file]
@@ -147,7 +143,9 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
             except AudioError as error:
                 raise AudioError(f"standard input: {str(error).removeprefix('file object: ')}") from None
     elif os.path.isdir(name):
-        raise AudioError(f"{name}: no audio in this folder; expected files that end in {', '.join(sorted(EXTENSIONS))}")
+        from kws_edge.audio import EXTENSIONS
+
+        raise AudioError(f"{name}: no audio in this folder; expected files that end in {', '.join(EXTENSIONS)}")
     else:
         yield name
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.cli.classify import EXTENSIONS, is_audio
+from kws_edge.audio import EXTENSIONS, is_audio
 from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def recordings(patterns: Sequence[str]) -> Recordings:
         paths = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in glob.glob(pattern, recursive=True)]
         files = {f for path in paths for f in ([path] if path.is_file() else path.rglob("*")) if is_audio(f)}
         if not files:
-            raise SettingError(f"no recording at {pattern}; expected files that end in {', '.join(sorted(EXTENSIONS))}")
+            raise SettingError(f"no recording at {pattern}; expected files that end in {', '.join(EXTENSIONS)}")
         found |= files
     return Recordings(sorted(found))
 
@@ -82,6 +82,11 @@ def spoken(folder: Path, listed: Path | None) -> list[tuple[str, Path]]:
         within = f" that {listed} names" if listed else ""
         raise SettingError(f"no clips in {folder}{within}; expected folders named for the words that their clips say")
     return clips
+
+
+def word_list(words: str | None) -> list[str] | None:
+    """The words of `--words yes,no`; None for all."""
+    return None if words is None else [word.strip() for word in words.split(",")]
 
 
 def draw(clips: Sequence[tuple[str, Path]], count: int, seed: int) -> list[tuple[str, Path]]:

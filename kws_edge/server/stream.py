@@ -21,7 +21,8 @@ from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from kws_edge.audio import MAX_RATE, MIN_RATE, SAMPLE_RATE
+from kws_edge.audio import SAMPLE_RATE
+from kws_edge.decode import MAX_RATE, MIN_RATE
 from kws_edge.errors import AudioError
 from kws_edge.hops import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
 from kws_edge.model import KeywordModel

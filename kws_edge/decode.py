@@ -1,0 +1,241 @@
+"""A sound file's samples as libsndfile decodes them, from headers that are wrong in the ways headers are.
+
+WAV and its relatives, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU, CAF; what else a file may be is told by its first bytes.
+"""
+
+import contextlib
+import io
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.errors import AudioError
+
+if TYPE_CHECKING:
+    import soundfile
+
+F32 = npt.NDArray[np.float32]
+
+MIN_RATE, MAX_RATE = 4_000, 192_000  # Hz, of a source
+MAX_CHANNELS = 16
+PIECE = 16_384  # frames decoded at a time
+_HEAD = 4_096  # bytes in which a header is looked at
+_NO_SIZE = 0x7FFF_0000  # sizes from here on are what writers to a pipe put where they cannot know the size
+_FORMATS = "WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF"
+_FOREIGN = (  # offset, magic, what it is
+    (4, b"ftyp", "AAC or ALAC in MP4"),
+    (0, b"\xff\xf1", "AAC"),
+    (0, b"\xff\xf9", "AAC"),
+    (0, b"ADIF", "AAC"),
+    (0, b"\x1a\x45\xdf\xa3", "WebM or Matroska"),
+    (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMA"),
+    (0, b"#!AMR", "AMR"),
+    (0, b"\x0b\x77", "AC-3"),
+    (0, b"wvpk", "WavPack"),
+    (0, b"MAC ", "Monkey's Audio"),
+    (28, b"Speex   ", "Speex"),
+)
+_WAVE_TAGS = {0x0042: "G.723.1", 0x0050: "MPEG layer 1 or 2", 0x00FF: "AAC", 0x0161: "WMA"}
+_WAVE_TAGS |= {0x0270: "ATRAC3", 0x2000: "AC-3", 0x2001: "DTS"}
+_WAVE_READABLE = {0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x55}
+"""PCM, Microsoft ADPCM, float, A-law, µ-law, IMA ADPCM, GSM, MP3."""
+
+
+class Decoded(NamedTuple):
+    """A file whose header was read, to be decoded from its start as often as needed.
+
+    Attributes
+    ----------
+    rate, channels : Hz, and how many.
+    pieces : float32 [m, channels] each, m from 1 to `PIECE`, as the file scales them.
+    warnings : a line for each thing wrong that does not stop it; grows while the pieces are decoded.
+    """
+
+    rate: int
+    channels: int
+    pieces: Callable[[], Iterator[F32]]
+    warnings: list[str]
+
+
+class _View:
+    """What libsndfile sees of a file.
+
+    It has no name, since the extension would sway how the content is read. It keeps an error of the file for later,
+    since an exception inside a callback from C is printed and taken for the end of the data. It corrects a header of
+    the kinds that libsndfile would stop short at; see `open_file`.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        file.seek(0, io.SEEK_END)
+        self.size = self.announced = file.tell()
+        self.patch_at, self.patch = 0, b""
+        self.error: Exception | None = None
+
+    def read(self, n: int) -> bytes:
+        try:
+            start = self.file.tell()
+            if start > self.size:
+                return bytes(n)  # where libsndfile looks for a tag at the end announced
+            data = bytearray(self.file.read(n))
+        except Exception as e:
+            self.error = e
+            return b""
+        for i, byte in enumerate(self.patch, self.patch_at - start):
+            if 0 <= i < len(data):
+                data[i] = byte
+        return bytes(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> None:
+        if whence == io.SEEK_END:
+            offset, whence = self.announced + offset, io.SEEK_SET
+        with contextlib.suppress(OSError, ValueError, OverflowError):  # to where a nonsense header points
+            self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+
+def open_file(file: BinaryIO, name: str) -> Decoded:
+    """Look at a file's header.
+
+    Parameters
+    ----------
+    file : binary and seekable; read from its start, left open.
+    name : of the file, for messages.
+
+    Raises
+    ------
+    AudioError : it cannot be read, or is not audio in a supported format. Damage further on is raised by the pieces.
+    """
+    import soundfile  # 3 MB, which a microphone does not need
+
+    try:
+        view = _View(file)
+        view.seek(0)
+        head = view.read(_HEAD)
+    except (OSError, ValueError) as e:
+        raise AudioError(f"{name}: {e}; expected a seekable binary file, or its bytes") from None
+    if view.error:
+        raise AudioError(f"{name}: {view.error}; expected a binary file") from None
+    data_size = _unfinished_data_size(head, view.size)
+    if data_size:
+        view.patch_at, view.patch = data_size, b"\xff\xff\xff\xff"
+
+    def open_sound() -> Any:
+        view.seek(0)
+        try:
+            sound = soundfile.SoundFile(view)
+        except soundfile.LibsndfileError as e:
+            raise AudioError(f"{name}: {_explain(head, e)}") from None
+        # soundfile otherwise seeks after each read, which fails on FLAC of unknown length and costs time.
+        sound.seekable = lambda: False
+        return sound
+
+    sound = open_sound()
+    rate, channels, announced = sound.samplerate, sound.channels, sound.frames
+    warnings = _shortfalls(sound.extra_info)
+    unread = [sound]
+    if sound.format == "MP3" and not _has_frame_count(view):
+        # libsndfile would estimate the length from the file's size and the first frame's bit rate, and stop there,
+        # which crops a variable bit rate. The bit rates of MP3 span a factor of 40: make the estimate too long.
+        view.announced *= 40
+        announced = 0
+        unread.clear()
+
+    def pieces() -> Iterator[F32]:
+        count = 0
+        with unread.pop() if unread else open_sound() as sound:
+            while True:
+                try:
+                    piece = sound.read(PIECE, dtype="float32", always_2d=True)
+                except soundfile.LibsndfileError as e:
+                    raise AudioError(f"{name}: damaged after {count / rate:.3f} s: {e.error_string}") from None
+                if view.error:
+                    raise AudioError(f"{name}: {view.error} after {count / rate:.3f} s") from view.error
+                if not len(piece):
+                    break
+                count += len(piece)
+                yield piece
+        if count < announced < _NO_SIZE and not warnings:
+            warnings.append(f"the header announces {announced} samples, {count} are present: the end is missing")
+
+    return Decoded(rate, channels, pieces, warnings)
+
+
+def _unfinished_data_size(head: bytes, size: int) -> int:
+    """Where a WAV header has a data size of 0 that its writer never came back to fill in; 0 where it has none.
+
+    In a finished file without samples, what follows are chunks, and the RIFF size covers them.
+    """
+    at = head.find(b"data\0\0\0\0")
+    riff_end = 8 + int.from_bytes(head[4:8], "little")
+    is_wav = head[:4] == b"RIFF" and head[8:12] == b"WAVE"
+    unfinished = is_wav and at > 0 and at + 8 < size and not at + 8 < riff_end < _NO_SIZE
+    return at + 4 if unfinished else 0
+
+
+def _shortfalls(info: str) -> list[str]:
+    """What libsndfile's notes on a file say of sizes that are larger than what is there."""
+    notes = re.findall(r"^\s*(\w[\w ]*?)\s*: (\d+) \(should be (\d+)\)", info, re.MULTILINE)
+    return [
+        f"the header announces {claimed} bytes, {present} are present: the end is missing"
+        for chunk, claimed, present in notes
+        # The outermost size is often wrong by some bytes, where nothing is missing from the data.
+        if chunk not in ("RIFF", "FORM") and int(present) < int(claimed) < _NO_SIZE
+    ]
+
+
+def _has_frame_count(view: _View) -> bool:
+    """Whether an MP3 file says how long it is, in a Xing, Info or VBRI header in its first frame."""
+    back = view.tell()
+    view.seek(0)
+    tag = view.read(10)
+    # An ID3 tag before it gives its own size in four bytes of seven bits.
+    size = 10 + sum((byte & 0x7F) << shift for byte, shift in zip(tag[6:], (21, 14, 7, 0), strict=True))
+    view.seek(size if tag[:3] == b"ID3" else 0)
+    frame = view.read(_HEAD)
+    view.seek(back)
+    return any(mark in frame for mark in (b"Xing", b"Info", b"VBRI"))
+
+
+def _explain(head: bytes, error: "soundfile.LibsndfileError") -> str:
+    """Why libsndfile refused a file: the codec that it cannot read, the value that is wrong, or its own words."""
+    for offset, magic, codec in _FOREIGN:
+        if head.startswith(magic, offset):
+            return f"{codec} is not supported; expected {_FORMATS}"
+    if head[:4] in (b"RIFF", b"RIFX", b"RF64") and b"fmt " in head:
+        problem = _explain_wave(head[head.index(b"fmt ") :], "big" if head[:4] == b"RIFX" else "little")
+        if problem:
+            return problem
+    if head[:3] == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
+        return f"an MP3 file without a valid frame; expected {_FORMATS}"
+    reason = error.error_string.strip().rstrip(".") if head else "no bytes"
+    return f"not readable as audio ({reason}); expected {_FORMATS}"
+
+
+def _explain_wave(chunk: bytes, order: Literal["little", "big"]) -> str | None:
+    """What is wrong with a WAV 'fmt ' chunk, as far as it shows there."""
+    size, fmt = int.from_bytes(chunk[4:8], order), chunk[8:48]
+    if min(size, len(fmt)) < 16:
+        return f"'fmt ' chunk of {min(size, len(fmt))} bytes; expected at least 16"
+    tag, channels, bits = (int.from_bytes(fmt[i : i + 2], order) for i in (0, 2, 14))
+    rate = int.from_bytes(fmt[4:8], order)
+    if tag == 0xFFFE:  # extensible: the tag is the start of the sub-format
+        tag = int.from_bytes(fmt[24:26], order)
+    widths = {1: (8, 16, 24, 32), 3: (32, 64)}.get(tag, (bits,))
+    if tag not in _WAVE_READABLE:
+        codec = _WAVE_TAGS.get(tag, "an unknown codec")
+        problem = f"{codec} (WAVE format 0x{tag:04X}) is not supported; expected PCM, float, A-law, µ-law, ADPCM or GSM"
+    elif not 1 <= channels <= MAX_CHANNELS:
+        problem = f"{channels} channels; expected 1 to {MAX_CHANNELS}"
+    elif not MIN_RATE <= rate <= MAX_RATE:
+        problem = f"sample rate of {rate} Hz; expected {MIN_RATE} to {MAX_RATE} Hz"
+    elif bits not in widths:
+        problem = f"{bits} bits per sample; expected {', '.join(map(str, widths))}"
+    else:
+        return None
+    return problem
