@@ -21,7 +21,7 @@ The pause is as long as a word may go on being recognised after its end, so that
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
@@ -31,8 +31,8 @@ import numpy.typing as npt
 from kws_edge import evidence
 from kws_edge.abstention import WITHHOLD_ALL
 from kws_edge.errors import ModelError, SettingError
-from kws_edge.hops import LEVEL_SPAN, Hops, check_hop, window_seconds
-from kws_edge.metadata import SCORES, Metadata
+from kws_edge.hops import LEVEL_SPAN, Hop, Hops, check_hop, window_seconds
+from kws_edge.metadata import SCORES, Metadata, is_word
 from kws_edge.model import DEFAULT_TARGET
 from kws_edge.prediction import Reason
 from kws_edge.variants import get_variant
@@ -195,6 +195,10 @@ class Smoothed(NamedTuple):
     vacuity: float
     entropy: float
 
+    def score(self, name: str) -> float:
+        """The one of this name, of `metadata.SCORES`."""
+        return self.vacuity if name == "vacuity" else self.entropy
+
 
 @dataclass(slots=True)
 class _Episode:
@@ -235,11 +239,9 @@ class Decision:
                 f"words: {', '.join(unknown) or 'none'}; expected one or more of {', '.join(self._labels)}"
             )
         self._chosen = [label in chosen for label in self._labels]
-        self._is_word = np.array([not label.startswith("_") for label in self._labels])
-        self._thresholds = {
-            score: np.array([settings.labels.get(w, {}).get(score, t) for w in self._labels], np.float32)
-            for score, t in settings.thresholds.items()
-        }
+        self._is_word = [is_word(label) for label in self._labels]
+        self._limits = [_limits(settings, label) for label in self._labels]
+        self._probability = float(np.float32(settings.probability))
         self._first_score = next(iter(settings.thresholds))
         self._smooth = max(1, round(settings.smoothing / hop))
         self._rearm = max(1, round(settings.rearm / hop))
@@ -248,8 +250,8 @@ class Decision:
     def reset(self) -> None:
         """Forget everything."""
         K = len(self._labels)
-        self._p = np.full((self._smooth - 1, K), 1 / K, np.float32)
-        self._u = np.ones(self._smooth - 1, np.float32)
+        self._past = np.full((self._smooth - 1, K + 1), 1 / K, np.float32)  # p̂ and vacuity of each window
+        self._past[:, K] = 1
         self._armed = True
         self._released = 0  # hops on end
         self._word = -1  # that of the last event
@@ -259,51 +261,53 @@ class Decision:
 
     def step(self, hops: Hops) -> list[Event]:
         """The events of the next hops."""
-        if not len(hops):
-            return []
-        p, vacuity = self._average(hops)
-        entropy = evidence.entropy(p)
-        guess = p.argmax(axis=-1)
-        accepted = self._is_word[guess] & (p.max(axis=-1) >= np.float32(self.settings.probability))
-        released = np.zeros(len(hops), np.bool_)
-        for score, thresholds in self._thresholds.items():
-            u = vacuity if score == "vacuity" else entropy
-            t = thresholds[guess]
-            accepted &= u <= t
-            released |= u > t + np.float32(self.settings.hysteresis) * (1 - t)
-        events = []
-        speech = (hops.level > hops.noise + np.float32(SPEECH)).tolist()
-        rows = zip(
-            hops.time.tolist(), hops.heard.tolist(), hops.clipped.tolist(), speech, guess.tolist(), vacuity.tolist(),
-            entropy.tolist(), accepted.tolist(), released.tolist(), strict=True,
-        )  # fmt: skip
-        for i, (time, heard, clipped, is_speech, best, u, h, is_accepted, is_released) in enumerate(rows):
-            now = Smoothed(best, p[i], u, h)
-            if is_accepted and self._episode:
-                self._episode.accepted = True
-            event = self._follow(time, now, clipped=clipped, speech=is_speech, heard=heard)
-            if event:
-                events.append(event)
-            self._released = self._released + 1 if is_released or best != self._word else 0
-            self._armed = self._armed or self._released >= self._rearm
-            if is_accepted and self._armed and time - self._event_time >= self.settings.refractory - _ROUNDING:
-                self._armed, self._released, self._word, self._event_time = False, 0, best, time
-                if self._chosen[best]:
-                    events.append(self._event(now, time, self._episode, None))
-        self.last = Smoothed(int(guess[-1]), p[-1], float(vacuity[-1]), float(entropy[-1]))
+        events: list[Event] = []
+        columns = (hops.time, hops.level, hops.noise, hops.clipped, hops.heard)
+        rows = zip(self._smoothed(hops.alpha, hops.vacuity), *(column.tolist() for column in columns), strict=True)
+        for now, time, level, noise, clipped, heard in rows:
+            events += self._decide(now, time, clipped=clipped, speech=level > noise + SPEECH, heard=heard)
         return events
 
-    def _average(self, hops: Hops) -> tuple[F32, F32]:
-        """p̂ [n, K] and vacuity [n], averaged; each hop by the same additions in the same order however they come."""
-        p: F32 = np.concatenate([self._p, evidence.probability(hops.alpha)])
-        u = np.concatenate([self._u, hops.vacuity])
-        n, w = len(hops), self._smooth
-        self._p, self._u = p[n:], u[n:]
-        if w == 1:
-            return p, u
-        mean_p: F32 = np.array([np.add.reduce(p[i : i + w], axis=0) for i in range(n)], np.float32) / np.float32(w)
-        mean_u: F32 = np.array([np.add.reduce(u[i : i + w]) for i in range(n)], np.float32) / np.float32(w)
-        return mean_p, mean_u
+    def hear(self, hop: Hop, alpha: F32, vacuity: F32) -> list[Event]:
+        """The events of the next hop, with what the network says of it, or no evidence: float32 [1, K] and [1]."""
+        (now,) = self._smoothed(alpha, vacuity)
+        speech = hop.level > hop.noise + SPEECH
+        return self._decide(now, hop.time, clipped=hop.clipped, speech=speech, heard=hop.frames is not None)
+
+    def _smoothed(self, alpha: F32, vacuity: F32) -> Iterator[Smoothed]:
+        """What to decide by at each of n hops; each by the same additions in the same order however they come."""
+        n, w, K = len(alpha), self._smooth, len(self._labels)
+        rows = np.empty((w - 1 + n, K + 1), np.float32)
+        rows[: w - 1] = self._past
+        rows[w - 1 :, :K] = evidence.probability(alpha)
+        rows[w - 1 :, K] = vacuity
+        self._past = rows[n:]
+        means = np.empty((n, K + 1), np.float32)
+        for i in range(n):
+            np.add.reduce(rows[i : i + w], axis=0, out=means[i])
+        means /= w
+        p, u = means[:, :K], means[:, K]
+        return map(Smoothed, p.argmax(axis=-1).tolist(), p, u.tolist(), evidence.entropy_of(p).tolist())
+
+    def _decide(self, now: Smoothed, time: float, *, clipped: bool, speech: bool, heard: bool) -> list[Event]:
+        self.last = now
+        best = now.guess
+        accepted, released = self._is_word[best] and now.probability[best] >= self._probability, False
+        for score, limit, release in self._limits[best]:
+            u = now.score(score)
+            accepted = accepted and u <= limit
+            released = released or u > release
+        if accepted and self._episode:
+            self._episode.accepted = True
+        event = self._follow(time, now, clipped=clipped, speech=speech, heard=heard)
+        events = [event] if event else []
+        self._released = self._released + 1 if released or best != self._word else 0
+        self._armed = self._armed or self._released >= self._rearm
+        if accepted and self._armed and time - self._event_time >= self.settings.refractory - _ROUNDING:
+            self._armed, self._released, self._word, self._event_time = False, 0, best, time
+            if self._chosen[best]:
+                events.append(self._event(now, time, self._episode, None))
+        return events
 
     def _follow(self, time: float, now: Smoothed, *, clipped: bool, speech: bool, heard: bool) -> Event | None:
         """Carry the episode on; its abstention where it ends without a word."""
@@ -313,7 +317,8 @@ class Decision:
             length = episode.last - episode.start
             utterance = MIN_SPEECH - _ROUNDING <= length <= MAX_SPEECH + _ROUNDING
             if episode.best and utterance and not episode.accepted:
-                reason = Reason.CLIPPED if episode.clipped else Reason.UNCERTAIN
+                known = self._is_word[episode.best.guess]
+                reason = Reason.CLIPPED if episode.clipped else Reason.UNCERTAIN if known else Reason.UNKNOWN_WORD
                 event = self._event(episode.best, time, episode, reason)
             self._episode = episode = None
         if speech and not episode:
@@ -321,12 +326,9 @@ class Decision:
         if episode:
             episode.last = time if speech else episode.last
             episode.clipped |= clipped
-            if heard and (episode.best is None or self._score(now) < self._score(episode.best)):
+            if heard and (episode.best is None or now.score(self._first_score) < episode.best.score(self._first_score)):
                 episode.best = now
         return event
-
-    def _score(self, smoothed: Smoothed) -> float:
-        return smoothed.vacuity if self._first_score == "vacuity" else smoothed.entropy
 
     def _event(self, smoothed: Smoothed, time: float, episode: _Episode | None, reason: Reason | None) -> Event:
         start, end = max(0.0, time - self._window), time
@@ -361,6 +363,14 @@ def decide(
 ) -> list[Event]:
     """All the events of a recording that was traced (`hops.trace`); parameters and errors are those of `Decision`."""
     return Decision(metadata, settings, hops.hop, words).step(hops)
+
+
+def _limits(settings: StreamSettings, label: str) -> list[tuple[str, float, float]]:
+    """A label's scores, each with the highest that is accepted and the highest that does not release the decision."""
+    own = settings.labels.get(label, {})
+    t = np.array([own.get(score, threshold) for score, threshold in settings.thresholds.items()], np.float32)
+    release = t + np.float32(settings.hysteresis) * (1 - t)  # in float32, as the scores are
+    return list(zip(settings.thresholds, t.tolist(), release.tolist(), strict=True))
 
 
 def _check(name: str, value: float, least: float, most: float) -> None:

@@ -47,7 +47,7 @@ def alpha(logits: npt.ArrayLike, variant: Variant) -> Array:
 def probability(alpha: npt.ArrayLike) -> Array:
     """The Dirichlet's mean p̂ = α / Σα. [..., K] → [..., K], sums to 1."""
     a = np.asarray(alpha)
-    return a / a.sum(axis=-1, keepdims=True)
+    return a / np.add.reduce(a, axis=-1, keepdims=True)
 
 
 def vacuity(alpha: npt.ArrayLike, variant: Variant) -> Array:
@@ -62,8 +62,12 @@ def vacuity(alpha: npt.ArrayLike, variant: Variant) -> Array:
 
 
 def entropy(alpha: npt.ArrayLike) -> Array:
-    """Entropy of p̂ over its maximum, -Σ p̂ log p̂ / log K, in [0, 1]. [..., K] → [...]. Needs K ≥ 2."""
-    p = probability(alpha)
+    """Entropy of p̂ = α / Σα over its maximum, in [0, 1]. [..., K] → [...]. Needs K ≥ 2."""
+    return entropy_of(probability(alpha))
+
+
+def entropy_of(p: Array) -> Array:
+    """Entropy of a distribution over its maximum, -Σ p log p / log K, in [0, 1]. [..., K] → [...]. Needs K ≥ 2."""
     tiny = np.finfo(p.dtype).tiny  # p log p → 0 as p → 0, without a log of zero
-    h = -(p * np.log(np.maximum(p, tiny))).sum(axis=-1, keepdims=True) / math.log(p.shape[-1])
-    return np.clip(h, 0, 1)[..., 0]
+    h = np.add.reduce(p * np.log(np.maximum(p, tiny)), axis=-1, keepdims=True) / -math.log(p.shape[-1])
+    return np.minimum(np.maximum(h, 0), 1)[..., 0]

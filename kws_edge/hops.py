@@ -25,7 +25,7 @@ from kws_edge import evidence
 from kws_edge.audio import CLIP_LEVEL, SAMPLE_RATE, measure
 from kws_edge.errors import SettingError
 from kws_edge.metadata import Metadata
-from kws_edge.mfcc import FrontEnd, frame_mfcc, pad
+from kws_edge.mfcc import FrameMFCC, FrontEnd, pad
 from kws_edge.model import MAX_BATCH, KeywordModel
 from kws_edge.variants import get_variant
 from kws_edge.windows import WINDOW_SECONDS
@@ -83,7 +83,7 @@ class Hops:
     time : float64 [n], stream time at the end of each, s.
     alpha : float32 [n, K]; where the network did not run, that of no evidence.
     vacuity : float32 [n], 1 where the network did not run.
-    level, noise : float32 [n], dBFS.
+    level, noise : float64 [n], dBFS.
     clipped : bool [n].
     heard : bool [n], whether the network ran.
     """
@@ -92,28 +92,14 @@ class Hops:
     time: F64
     alpha: F32
     vacuity: F32
-    level: F32
-    noise: F32
+    level: F64
+    noise: F64
     clipped: Bools
     heard: Bools
 
     def __len__(self) -> int:
         """Count the hops."""
         return len(self.time)
-
-    @classmethod
-    def collect(cls, hops: list[Hop], alpha: F32, vacuity: F32, hop: float) -> "Hops":
-        """Put hops [n] beside what the network gave for them: [n, K] and [n], no evidence where it did not run."""
-        return cls(
-            hop=hop,
-            time=np.array([h.time for h in hops], np.float64),
-            alpha=alpha,
-            vacuity=vacuity,
-            level=np.array([h.level for h in hops], np.float32),
-            noise=np.array([h.noise for h in hops], np.float32),
-            clipped=np.array([h.clipped for h in hops], np.bool_),
-            heard=np.array([h.frames is not None for h in hops], np.bool_),
-        )
 
 
 class HopStream:
@@ -135,6 +121,7 @@ class HopStream:
         self._samples = _Tail(max(self._window, self._span), self._step, np.float64)
         self._cut = np.lib.stride_tricks.sliding_window_view(self._samples.rows, front_end.window)
         self._frames = _Tail(self._n, self.frames_per_hop, np.float32, front_end.n_mfcc)
+        self._mfcc = FrameMFCC(front_end)
         self.reset()
 
     def reset(self) -> None:
@@ -185,23 +172,24 @@ class HopStream:
     def _complete(self) -> Hop:
         self._filled = 0
         recent = self._samples.last(min(self._span, self._since))
-        power = recent @ recent / len(recent) - recent.mean() ** 2
+        power = float(recent @ recent) / len(recent) - (float(np.add.reduce(recent)) / len(recent)) ** 2
         level = max(LOWEST, 10 * math.log10(max(power, 0) + 1e-20))
         rise = FLOOR_RISE * self._step / SAMPLE_RATE
         self._floor = max(FLOOR_MIN, min(level, self._floor + rise))
         if level > self._floor + GATE:
             self._last_loud = self._since
         hop = self._samples.last(min(self._step, self._since))
-        clipped = max(hop.max(), -hop.min()) >= CLIP_LEVEL and measure(hop).is_clipped
+        clipped = bool(np.maximum.reduce(np.abs(hop)) >= CLIP_LEVEL) and measure(hop).is_clipped
         frames, new = None, 0
         self._frames.append(self.frames_per_hop)
         self._missing = min(self._n, self._missing + self.frames_per_hop)
-        if not self.warming_up and self._since - self._last_loud < self._window:
+        warming_up = self.warming_up
+        if not warming_up and self._since - self._last_loud < self._window:
             fe, new, self._missing = self.front_end, self._missing, 0
             end = self._samples.end - fe.window + 1
-            self._frames.last(new)[:] = frame_mfcc(self._cut[end - (new - 1) * fe.hop - 1 : end : fe.hop], fe)
+            self._frames.last(new)[:] = self._mfcc(self._cut[end - (new - 1) * fe.hop - 1 : end : fe.hop])
             frames = self._frames.last(self._n)
-        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, self.warming_up, frames, new)
+        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, warming_up, frames, new)
 
 
 class _Tail:
@@ -284,7 +272,16 @@ def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) 
     if waiting:
         run()
     alpha = np.array(alphas, np.float32).reshape(len(hops), len(model.labels))
-    return Hops.collect(hops, alpha, np.array(vacuities, np.float32), hop)
+    return Hops(
+        hop=hop,
+        time=np.array([h.time for h in hops], np.float64),
+        alpha=alpha,
+        vacuity=np.array(vacuities, np.float32),
+        level=np.array([h.level for h in hops], np.float64),
+        noise=np.array([h.noise for h in hops], np.float64),
+        clipped=np.array([h.clipped for h in hops], np.bool_),
+        heard=np.array([h.frames is not None for h in hops], np.bool_),
+    )
 
 
 def window_frames(metadata: Metadata) -> int:

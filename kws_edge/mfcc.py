@@ -142,19 +142,31 @@ def mfcc(samples: npt.ArrayLike, front_end: FrontEnd = FrontEnd()) -> F32:
     x = _check(np.asarray(samples)).astype(np.float64)
     if x.size < fe.window:
         return np.empty((0, fe.n_mfcc), np.float32)
-    return frame_mfcc(np.lib.stride_tricks.sliding_window_view(x, fe.window)[:: fe.hop], fe)
+    return FrameMFCC(fe)(np.lib.stride_tricks.sliding_window_view(x, fe.window)[:: fe.hop])
 
 
-def frame_mfcc(frames: F64, front_end: FrontEnd) -> F32:
-    """MFCC of frames that are cut already, float64 [n, window] → float32 [n, n_mfcc]: the same arithmetic."""
-    fe = front_end
-    out = np.empty((len(frames), fe.n_mfcc), np.float32)
-    hann, mel, dct = _hann(fe.window), mel_filterbank(fe), dct_matrix(fe.n_mels, fe.n_mfcc)
-    for i in range(0, len(frames), _BLOCK):
-        spectrum = np.fft.rfft(frames[i : i + _BLOCK] * hann, fe.n_fft)
-        power = (spectrum.real**2 + spectrum.imag**2) / fe.n_fft
-        out[i : i + _BLOCK] = np.log(np.maximum(power @ mel, fe.log_floor)) @ dct
-    return out
+class FrameMFCC:
+    """MFCC of frames that are cut already. Not for use by several threads at once: it works in place."""
+
+    def __init__(self, front_end: FrontEnd) -> None:
+        """Have the tables of a front end at hand."""
+        fe = front_end
+        self._padded = np.zeros((_BLOCK, fe.n_fft))  # zeros stay after each frame
+        self._windowed, self._hann = self._padded[:, : fe.window], _hann(fe.window)
+        self._mel, self._dct = _scaled_filterbank(fe), dct_matrix(fe.n_mels, fe.n_mfcc)
+        self._floor = fe.log_floor
+
+    def __call__(self, frames: F64) -> F32:
+        """Float64 [n, window] → float32 [n, n_mfcc]."""
+        out = np.empty((len(frames), self._dct.shape[1]), np.float32)
+        for i in range(0, len(frames), _BLOCK):
+            block = frames[i : i + _BLOCK]
+            np.multiply(block, self._hann, out=self._windowed[: len(block)])
+            parts = np.fft.rfft(self._padded[: len(block)]).view(np.float64)  # real and imaginary in turn
+            parts *= parts
+            energy = (parts[:, ::2] + parts[:, 1::2]) @ self._mel
+            out[i : i + _BLOCK] = np.log(np.maximum(energy, self._floor)) @ self._dct
+        return out
 
 
 def pad(coefficients: F32, front_end: FrontEnd = FrontEnd()) -> F32:
@@ -200,6 +212,11 @@ def _check(samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if not np.issubdtype(samples.dtype, np.floating):
         raise AudioError(f"samples of type {samples.dtype}; expected floating point, full scale ±1")
     return samples
+
+
+@lru_cache(maxsize=4)
+def _scaled_filterbank(front_end: FrontEnd) -> F64:
+    return mel_filterbank(front_end) / front_end.n_fft
 
 
 @lru_cache(maxsize=4)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kws_edge.audio import MAX_PEAK, SAMPLE_RATE
 from kws_edge.decision import Decision, Event, StreamSettings
 from kws_edge.errors import AudioError, SettingError
-from kws_edge.hops import DEFAULT_HOP, Hop, Hops, HopStream, no_evidence, window_seconds
+from kws_edge.hops import DEFAULT_HOP, Hop, HopStream, no_evidence, window_seconds
 from kws_edge.mfcc import pad
 from kws_edge.model import KeywordModel, Outputs
 from kws_edge.sources import AudioSource
@@ -183,12 +183,13 @@ class Spotter:
             source.close()  # which also ends the thread, where this is cancelled while it waits
 
     def _decide(self, hop: Hop) -> list[Event]:
-        state = State.WARMING_UP if hop.warming_up else State.SILENCE
-        alpha, vacuity = self._nothing
-        if hop.frames is not None:
-            outputs = self._ask(hop.frames, hop.new)
-            state, alpha, vacuity = State.LISTENING, outputs.alpha, outputs.vacuity
-        events = self._decision.step(Hops.collect([hop], alpha, vacuity, self.hop))
+        if hop.frames is None:
+            state = State.WARMING_UP if hop.warming_up else State.SILENCE
+            alpha, vacuity = self._nothing
+        else:
+            state, outputs = State.LISTENING, self._ask(hop.frames, hop.new)
+            alpha, vacuity = outputs.alpha, outputs.vacuity
+        events = self._decision.hear(hop, alpha, vacuity)
         now = self._decision.last
         assert now is not None  # a step sets it
         self.last = Snapshot(hop.time, state, hop.level, hop.noise, now.probability, now.vacuity, now.entropy)
@@ -213,7 +214,7 @@ def _as_float(samples: Samples) -> F32:
         )
     if samples.dtype.kind == "i":
         return samples.astype(np.float32) / np.float32(32768)
-    peak = float(np.abs(samples).max(initial=0))
+    peak = float(np.maximum.reduce(np.abs(samples), initial=0))
     if not peak <= MAX_PEAK:
         raise AudioError(
             f"samples of up to {peak:g}; expected finite numbers with a full scale of ±1 (at most {MAX_PEAK:g})"

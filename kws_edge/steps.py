@@ -5,6 +5,7 @@ stream's next frames and, as states, what it still needs of the frames before. I
 window that ends with the last frame; it computes only what is new.
 """
 
+import math
 import weakref
 from pathlib import Path
 from typing import Any, Final
@@ -41,12 +42,11 @@ class Steps:
         self._path, self._usual = step_file(model), frames
         fe, K = model.metadata.front_end, len(model.labels)
         self._features = np.zeros((1, fe.n_mfcc, frames), np.float32)
-        self._outputs: dict[str, npt.NDArray[Any]] = {
-            "class": np.zeros(1, np.int64),
-            "alpha": np.zeros((1, K), np.float32),
-            "vacuity": np.zeros(1, np.float32),
-            "entropy": np.zeros(1, np.float32),
-        }
+        self._numbers = np.zeros(K + 2, np.float32)  # of three outputs side by side, to be checked in one go
+        alpha, vacuity, entropy = self._numbers[np.newaxis, :K], self._numbers[K : K + 1], self._numbers[K + 1 :]
+        self._outputs = Outputs(np.zeros(1, np.int64), alpha, vacuity, entropy)
+        named: tuple[npt.NDArray[Any], ...] = (self._outputs.labels, alpha, vacuity, entropy)
+        self._named = dict(zip(OUTPUTS, named, strict=True))
         # Two sets of states, each in turn the one that is read and the one that is written. They and all else that a
         # step reads and writes stay where they are, and are made known to onnxruntime once: it saves half of the time.
         self._states = [zero_states(self._session) for _ in range(2)]
@@ -57,7 +57,8 @@ class Steps:
         """Take the stream's next frames, float32 [n, n_mfcc], n at least 1; what the window says that ends with them.
 
         The outputs are right from the moment that a whole window of frames was given, be it in one push or in many;
-        a push of a whole window also forgets all that was before it. Raises ModelError as `KeywordModel.run`.
+        a push of a whole window also forgets all that was before it. The arrays are the same each time, and hold these
+        numbers until the next push. Raises ModelError as `KeywordModel.run`.
         """
         try:
             if len(frames) == self._usual:
@@ -68,23 +69,22 @@ class Steps:
         except Exception as e:  # onnxruntime's errors have no class in common
             raise ModelError(f"{self._path}: the network fails: {e}; expected a sound model") from None
         self._now ^= 1
-        labels, alpha, vacuity, entropy = (self._outputs[name].copy() for name in OUTPUTS)
-        if not np.isfinite(alpha.sum() + vacuity[0] + entropy[0]):
+        if not math.isfinite(np.add.reduce(self._numbers)):
             raise ModelError(f"{self._path}: an output is not finite; expected finite features and a sound model")
-        return Outputs(labels, alpha, vacuity, entropy)
+        return self._outputs
 
     def _run(self, features: F32) -> None:
         before, after = self._states[self._now], self._states[self._now ^ 1]
         names = [*OUTPUTS, *(_next(name) for name in before)]
         results = self._session.run(names, {"mfcc": features, **before})
-        for target, result in zip([*(self._outputs[o] for o in OUTPUTS), *after.values()], results, strict=True):
+        for target, result in zip([*self._named.values(), *after.values()], results, strict=True):
             np.copyto(target, result)
 
     def _bind(self, before: dict[str, F32], after: dict[str, F32]) -> ort.IOBinding:
         binding = self._session.io_binding()
         for name, array in {"mfcc": self._features, **before}.items():
             binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
-        for name, array in {**self._outputs, **{_next(name): state for name, state in after.items()}}.items():
+        for name, array in {**self._named, **{_next(name): state for name, state in after.items()}}.items():
             binding.bind_ortvalue_output(name, ort.OrtValue.ortvalue_from_numpy(array))
         return binding
 

@@ -1,5 +1,6 @@
 """The decision on a stream, as a rule on numbers: no sound and no network in this file."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from kws_edge import evidence
 from kws_edge.abstention import WITHHOLD_ALL
 from kws_edge.decision import Decision, Event, StreamSettings, decide
 from kws_edge.errors import ModelError, SettingError
-from kws_edge.hops import Hops, no_evidence
+from kws_edge.hops import Hop, Hops, no_evidence
 from kws_edge.prediction import Reason
 from kws_edge.variants import VARIANTS
 
@@ -41,11 +42,25 @@ def stream(*parts: tuple[float, Any, float], hop: float = 0.1, start: float = 1.
         time=start + hop * np.arange(len(level)),
         alpha=a,
         vacuity=evidence.vacuity(a, VARIANTS["softmax"]),
-        level=np.array(level, np.float32),
-        noise=np.full(len(level), -60, np.float32),
+        level=np.array(level, np.float64),
+        noise=np.full(len(level), -60.0),
         clipped=np.zeros(len(level), np.bool_),
         heard=np.array(heard, np.bool_),
     )
+
+
+def one_by_one(decision: Decision, hops: Hops) -> Iterator[list[Event]]:
+    """The events of each hop, given to the decision as a live stream gives them."""
+    for i in range(len(hops)):
+        level, noise, clipped = float(hops.level[i]), float(hops.noise[i]), bool(hops.clipped[i])
+        frames = np.zeros((98, 64), np.float32) if hops.heard[i] else None
+        hop = Hop(float(hops.time[i]), level, noise, clipped, False, frames, 10)
+        yield decision.hear(hop, hops.alpha[i : i + 1], hops.vacuity[i : i + 1])
+
+
+def piece(hops: Hops, start: int, end: int) -> Hops:
+    columns = ("time", "alpha", "vacuity", "level", "noise", "clipped", "heard")
+    return replace(hops, **{name: getattr(hops, name)[start:end] for name in columns})
 
 
 def labels(events: list[Event]) -> list[str | None]:
@@ -198,7 +213,7 @@ def test_a_label_with_an_underscore_is_no_word() -> None:
     metadata = replace(METADATA, labels=("low", "_unknown_", "high"))
     hops = stream(PAUSE, (0.5, "mid", LOUD), PAUSE)
     (event,) = decide(metadata, hops, SETTINGS)
-    assert (event.label, event.guess) == (None, "_unknown_")
+    assert (event.label, event.guess, event.reason) == (None, "_unknown_", Reason.UNKNOWN_WORD)
 
 
 # Abstentions
@@ -269,10 +284,38 @@ def test_pieces_of_a_stream_give_the_events_of_the_whole(
     decision, events, at = Decision(METADATA, settings, 0.1), [], 0
     while at < len(hops):
         end = at + cuts[at % len(cuts)]
-        columns = ("time", "alpha", "vacuity", "level", "noise", "clipped", "heard")
-        events += decision.step(replace(hops, **{name: getattr(hops, name)[at:end] for name in columns}))
+        events += decision.step(piece(hops, at, end))
         at = end
     assert [e.to_dict() for e in events] == [e.to_dict() for e in decide(METADATA, hops, settings)]
+
+
+@given(parts, st.sampled_from([0.0, 0.2, 0.5]))
+@hypothesis_settings(deadline=None)
+def test_hops_one_by_one_give_the_events_of_the_whole(parts: list[Any], smoothing: float) -> None:  # case 43
+    settings, hops = replace(SETTINGS, smoothing=smoothing), stream(*parts)
+    events = [e for events in one_by_one(Decision(METADATA, settings, 0.1), hops) for e in events]
+    assert [e.to_dict() for e in events] == [e.to_dict() for e in decide(METADATA, hops, settings)]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2, 0.9])
+@pytest.mark.parametrize("K", [2, 8, 20, 37])
+def test_the_numbers_are_the_same_to_the_last_bit_however_the_hops_come(K: int, smoothing: float) -> None:
+    rng = np.random.default_rng(K)
+    metadata = replace(METADATA, labels=tuple(f"word{i}" for i in range(K)))
+    hops = stream((20.0, UNSURE, LOUD))
+    alpha = np.exp(rng.normal(0, 3, (len(hops), K))).astype(np.float32)
+    hops = replace(hops, alpha=alpha, vacuity=evidence.vacuity(alpha, VARIANTS["softmax"]))
+    settings = replace(SETTINGS, smoothing=smoothing)
+    single, pieces, at = Decision(metadata, settings, 0.1), Decision(metadata, settings, 0.1), 0
+    alone = [single.last for _ in one_by_one(single, hops)]
+    while at < len(hops):
+        start, at = at, at + int(rng.integers(1, 30))
+        pieces.step(piece(hops, start, at))
+        expected = alone[min(at, len(hops)) - 1]
+        assert pieces.last is not None
+        assert expected is not None
+        np.testing.assert_array_equal(pieces.last.probability, expected.probability)
+        assert pieces.last._replace(probability=None) == expected._replace(probability=None)
 
 
 @given(parts, parts)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kws_edge.errors import AudioError, SettingError
-from kws_edge.mfcc import FrontEnd, MFCCStream, dct_matrix, mel_filterbank, mfcc, pad
+from kws_edge.mfcc import FrameMFCC, FrontEnd, MFCCStream, dct_matrix, mel_filterbank, mfcc, pad
 
 FE = FrontEnd()
 F64 = npt.NDArray[np.float64]
@@ -106,6 +106,13 @@ def test_a_frame_depends_on_its_own_window_alone(frame: int) -> None:
 @given(samples=st.integers(0, 30_000))
 def test_frame_count_is_the_number_of_frames(samples: int) -> None:
     assert len(mfcc(np.zeros(samples))) == FE.frame_count(samples)
+
+
+def test_frames_that_are_cut_already_give_those_of_the_clip_whatever_was_before() -> None:
+    clip, compute = noise(16_000), FrameMFCC(FE)
+    frames = np.lib.stride_tricks.sliding_window_view(clip, 400)[::160]
+    for n in (98, 1, 10, 0, 15):
+        np.testing.assert_allclose(compute(frames[:n]), mfcc(clip)[:n], atol=1e-4, rtol=1e-6)
 
 
 # A stream

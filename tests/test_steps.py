@@ -144,6 +144,12 @@ def test_streams_of_one_model_do_not_mix_also_in_threads(model: KeywordModel) ->
         np.testing.assert_array_equal(together[i], expected)
 
 
+@pytest.mark.parametrize("new", [10, 3])
+def test_numbers_that_are_not_finite_are_refused(model: KeywordModel, new: int) -> None:
+    with pytest.raises(ModelError, match="not finite"):
+        Steps(model, 10).push(np.full((new, 64), np.inf, np.float32))
+
+
 def test_without_its_step_file_a_model_is_run_on_windows(network: MatchboxNet, tmp_path: Path) -> None:
     path = save(network, tmp_path)
     stepped = numbers(Spotter(KeywordModel.load(path), settings=BY_THE_LAST_WINDOW), sounds(0.6), 0.1)
