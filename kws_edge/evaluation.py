@@ -7,8 +7,9 @@ second of one word.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
@@ -59,6 +60,7 @@ class Report:
     unknown, unknown_accepted : words outside the labels, and how many of them were given a label.
     false_accepts : events with a label that answer no word; those at unknown words are among them.
     abstentions : events without a label where no word was said.
+    words_of, hits_of, false_accepts_of : label → how many of the words, the hits and the false accepts are its own.
     """
 
     seconds: float
@@ -71,6 +73,9 @@ class Report:
     unknown_accepted: int = 0
     false_accepts: int = 0
     abstentions: int = 0
+    words_of: Counter[str] = field(default_factory=Counter)
+    hits_of: Counter[str] = field(default_factory=Counter)
+    false_accepts_of: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: "Report") -> "Report":
         """Both together."""
@@ -106,6 +111,14 @@ class Report:
             "hit_rate": rate._asdict() if rate else None,
             "false_accepts_per_hour": self.false_accepts_per_hour._asdict(),
             "delay": {"p50": self.delay(0.5), "p95": self.delay(0.95)},
+            "labels": {
+                label: {
+                    "words": self.words_of[label],
+                    "hits": self.hits_of[label],
+                    "false_accepts": self.false_accepts_of[label],
+                }
+                for label in sorted(self.words_of | self.false_accepts_of)
+            },
         }
 
 
@@ -153,7 +166,8 @@ def evaluate(events: Sequence[Event], words: Iterable[Word], seconds: float, lab
     known = [answer for answer in answers if answer.word.label in labels]
     unknown = [answer for answer in answers if answer.word.label not in labels]
     count = {outcome: sum(answer.outcome is outcome for answer in known) for outcome in Outcome}
-    accepted = sum(answer.outcome is Outcome.WRONG for answer in unknown)
+    accepted = [a.event.label for a in unknown if a.event and a.event.label is not None]
+    false_accepts = accepted + [event.label for event in left if event.label is not None]
     return Report(
         seconds=seconds,
         hits=count[Outcome.HIT],
@@ -162,9 +176,12 @@ def evaluate(events: Sequence[Event], words: Iterable[Word], seconds: float, lab
         missed=count[Outcome.MISSED],
         delays=tuple(a.event.time - a.word.end for a in known if a.event and a.outcome is Outcome.HIT),
         unknown=len(unknown),
-        unknown_accepted=accepted,
-        false_accepts=accepted + sum(event.label is not None for event in left),
+        unknown_accepted=len(accepted),
+        false_accepts=len(false_accepts),
         abstentions=sum(event.label is None for event in left),
+        words_of=Counter(answer.word.label for answer in known),
+        hits_of=Counter(answer.word.label for answer in known if answer.outcome is Outcome.HIT),
+        false_accepts_of=Counter(false_accepts),
     )
 
 
@@ -190,6 +207,14 @@ def per_hour(count: int, seconds: float) -> Rate:
     low = _poisson_mean(count - 1, 1 - tail) if count else 0.0
     high = _poisson_mean(count, tail)
     return Rate(*(3600 / seconds * value for value in (count, low, high)))
+
+
+def seconds_to_show(rate: float) -> float:
+    """How long a recording without a false accept must be to show, at 95 %, at most so many per hour; inf for 0.
+
+    That is 3.7 hours over the rate: the rule of three, for the interval of `per_hour`, which has two sides.
+    """
+    return 3600 * per_hour(0, 3600).high / rate if rate > 0 else math.inf
 
 
 def _poisson_mean(count: int, probability: float) -> float:

@@ -15,7 +15,7 @@ from scipy import stats
 from kws_edge.cli import main
 from kws_edge.decision import Event
 from kws_edge.errors import SettingError
-from kws_edge.evaluation import Outcome, Report, evaluate, match, per_hour, rate_of
+from kws_edge.evaluation import Outcome, Report, evaluate, match, per_hour, rate_of, seconds_to_show
 from kws_edge.prediction import Reason
 from kws_edge.scenes import Word
 
@@ -144,6 +144,8 @@ def test_nothing_is_lost_and_nothing_counts_twice(
     assert report.words + report.unknown == len(words)
     accepted = sum(e.label is not None for e in events)
     assert report.hits + report.wrong + report.false_accepts == accepted
+    by_label = (report.words_of, report.hits_of, report.false_accepts_of)
+    assert [sum(count.values()) for count in by_label] == [report.words, report.hits, report.false_accepts]
 
 
 def test_reports_add_up() -> None:
@@ -153,6 +155,15 @@ def test_reports_add_up() -> None:
     assert (both.seconds, both.hits, both.missed, both.false_accepts) == (3600, 1, 1, 1)
     assert both.delays == first.delays
     assert both.false_accepts_per_hour.value == 1
+
+
+def test_each_label_has_its_own_counts() -> None:
+    words = [YES, NO, Word("yes", 8.0, 8.5), Word("bird", 12.0, 12.5)]
+    events = [event("yes", 2.0, 2.6), event("yes", 5.0, 5.4), event("no", 12.0, 12.5), event("no", 15.0, 15.5)]
+    assert evaluate(events, words, 20, LABELS).to_dict()["labels"] == {
+        "yes": {"words": 2, "hits": 1, "false_accepts": 0},
+        "no": {"words": 1, "hits": 0, "false_accepts": 2},
+    }
 
 
 def test_a_report_is_plain_json() -> None:
@@ -189,6 +200,18 @@ def test_false_accepts_have_the_exact_poisson_interval(count: int, seconds: floa
 
 def test_an_hour_without_a_false_accept_shows_a_rate_below_3_7() -> None:
     assert per_hour(0, 3600).high == pytest.approx(3.689, abs=1e-3)
+
+
+@given(st.floats(0.01, 1000))
+@settings(deadline=None)
+def test_a_recording_that_is_long_enough_shows_the_rate_and_no_shorter_one(rate: float) -> None:
+    seconds = seconds_to_show(rate)
+    assert per_hour(0, seconds).high == pytest.approx(rate)
+    assert per_hour(0, 0.99 * seconds).high > rate
+
+
+def test_no_recording_shows_a_rate_of_none_at_all() -> None:
+    assert seconds_to_show(0) == float("inf")
 
 
 # The command

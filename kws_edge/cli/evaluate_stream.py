@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words
+from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words, word_list
 
 if TYPE_CHECKING:
     from kws_edge.calibration import Traced
@@ -63,10 +63,11 @@ def evaluate_stream(
     kws-edge evaluate-stream --positives speech_commands --list speech_commands/testing_list.txt \\
         --negatives libri_speech/test-other --negatives 'esc10/*/3-*' --snr 10
     kws-edge evaluate-stream --recording kitchen.wav --labels kitchen.txt
+    kws-edge evaluate-stream --model yes-no.onnx --words yes,no --positives speech_commands --negatives radio.wav
 
     A label file is what Audacity exports as a label track. FOUND counts words that gave an event of their own label;
     FALSE ACCEPTS are events with a label where no word is, or a second one for the same word. DELAY is from the end of
-    the word to the event.
+    the word to the event. --json also counts words, hits and false accepts by label.
     """
     from kws_edge.calibration import assess
     from kws_edge.decision import StreamSettings
@@ -80,7 +81,7 @@ def evaluate_stream(
         raise click.UsageError("--snr needs --positives, and --negatives to put behind them")
     loaded = KeywordModel.load(model)
     settings = StreamSettings.of(loaded.metadata, score=score, target=None if target is None else target / 100)
-    chosen = None if words is None else [word.strip() for word in words.split(",")]
+    chosen = word_list(words)
     if not as_json:
         thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
         click.echo(f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s")
