@@ -40,7 +40,7 @@ class Traced:
     ----------
     name : of the recording, or of the folder whose recordings it joins.
     hops : what the network gave.
-    words : where it has words; none where it has not.
+    words : where it has words. Recordings without words may have some, where an event is then no false accept.
     """
 
     name: str
@@ -83,9 +83,9 @@ class Point:
 
 
 def trace_stream(
-    model: KeywordModel, stretches: Iterable[tuple[F32, Word | None]], name: str, hop: float = DEFAULT_HOP
+    model: KeywordModel, stretches: Iterable[tuple[F32, Iterable[Word]]], name: str, hop: float = DEFAULT_HOP
 ) -> Traced:
-    """Run the network over a stream of `scenes.compose`, or one of the same form.
+    """Run the network over a stream that comes in stretches, float32 [n], with the words in each; times in the stream.
 
     Raises
     ------
@@ -94,9 +94,8 @@ def trace_stream(
     words: list[Word] = []
 
     def blocks() -> Iterator[F32]:
-        for samples, word in stretches:
-            if word is not None:
-                words.append(word)
+        for samples, said in stretches:
+            words.extend(said)
             yield samples
 
     hops = trace(model, blocks(), hop)
@@ -158,13 +157,11 @@ def candidates(
             hops = recording.hops
             values = hops.vacuity if score == "vacuity" else evidence.entropy(hops.alpha)
             chosen = hops.heard & wanted[hops.alpha.argmax(axis=-1)]
-            if at_words:
-                spoken = np.zeros(len(hops), np.bool_)
-                for word in recording.words:
-                    first, last = np.searchsorted(hops.time, (word.end, word.end + 0.5))  # as soon as it is whole
-                    spoken[first:last] = True
-                chosen &= spoken
-            found.append(values[chosen])
+            near = np.zeros(len(hops), np.bool_)
+            for word in recording.words:
+                span = (word.end, word.end + 0.5) if at_words else (word.start, word.end + 1.0)  # whole, or in part
+                near[slice(*np.searchsorted(hops.time, span))] = True
+            found.append(values[chosen & (near if at_words else ~near)])
         return np.sort(np.concatenate(found))
 
     leading, *others = scores

@@ -157,6 +157,17 @@ def read_labels(path: Path) -> list[Word]:
     return sorted(words, key=lambda word: word.start)
 
 
+def words_beside(recording: Path) -> list[Word]:
+    """The words in a recording by the label track beside it, NAME.labels.txt; none where there is no such file.
+
+    Raises
+    ------
+    AudioError : as `read_labels`.
+    """
+    track = recording.with_suffix(".labels.txt")
+    return read_labels(track) if track.is_file() else []
+
+
 class _Fill:
     """Takes any number of samples from blocks of any length."""
 

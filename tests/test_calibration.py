@@ -255,7 +255,8 @@ def test_the_curve_holds_every_choice(points: list[Point], limit: int) -> None:
 def test_a_composed_stream_is_traced_with_its_words(tmp_path: Path) -> None:
     model = KeywordModel.load(tiny_model.save(tmp_path))
     clips = [(word, tone(word)) for word in ("low", "high", "low")]
-    traced = trace_stream(model, compose(clips, seed=1), "three")
+    stream = [(samples, [word] if word else []) for samples, word in compose(clips, seed=1)]
+    traced = trace_stream(model, stream, "three")
     report = assess(model.metadata, [traced], StreamSettings({"entropy": 0.5}))
     assert [word.label for word in traced.words] == ["low", "high", "low"]
     assert (report.hits, report.false_accepts, report.missed) == (3, 0, 0)
@@ -265,7 +266,7 @@ def test_a_composed_stream_is_traced_with_its_words(tmp_path: Path) -> None:
 def test_a_stream_shorter_than_a_hop_is_refused(tmp_path: Path) -> None:
     model = KeywordModel.load(tiny_model.save(tmp_path))
     with pytest.raises(SettingError, match="short: shorter than a hop"):
-        trace_stream(model, [(np.zeros(100, np.float32), None)], "short")
+        trace_stream(model, [(np.zeros(100, np.float32), [])], "short")
 
 
 def tone(word: str, shift: float = 0.0) -> np.ndarray:

@@ -284,6 +284,20 @@ class TestEvaluateStream:
         row = rows("--recording", "kitchen.wav", "--labels", "kitchen.txt")["kitchen.wav"]
         assert (row["hits"], row["wrong"], row["seconds"]) == (1, 1, pytest.approx(10, abs=0.1))
 
+    def test_where_a_negative_has_a_label_track_beside_it_its_words_are_no_false_accepts(self) -> None:
+        Path("radio").mkdir()
+        for name, words in {"a": "low", "b": "high"}.items():  # the second one's times must move by the first's length
+            quiet = 0.0003 * np.random.default_rng(1).standard_normal(3 * RATE)
+            tone = 0.3 * np.sin(2 * np.pi * tiny_model.TONES[words] * np.arange(round(1.3 * RATE)) / RATE)
+            soundfile.write(f"radio/{name}.wav", np.concatenate([quiet, tone, quiet]), RATE)
+        assert rows("--negatives", "radio")["radio"]["false_accepts"] == 2
+        Path("radio/b.labels.txt").write_text("3.0\t4.3\thigh\n")
+        row = rows("--negatives", "radio")["radio"]
+        assert (row["false_accepts"], row["words"], row["hits"]) == (1, 1, 1)
+        Path("radio/a.labels.txt").write_text("3.0\t4.3\tlow\n")
+        row = rows("--negatives", "radio")["radio"]
+        assert (row["false_accepts"], row["words"], row["hits"]) == (0, 2, 2)
+
     def test_the_table_has_a_line_per_stream(self) -> None:
         result = run("--positives", "clips", "--negatives", "clips/_background_noise_")
         about, header, words, unknown, negatives = result.stdout.splitlines()

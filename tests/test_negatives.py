@@ -8,7 +8,8 @@ import pytest
 import soundfile as sf
 
 from kws_edge.errors import SettingError
-from kws_export.negatives import NegativeMix, Negatives, load_recordings
+from kws_edge.scenes import Word
+from kws_export.negatives import CLEARANCE, NegativeMix, Negatives, between, load_recordings
 from kws_export.splits import ArrayDataset
 
 RATE = 16_000
@@ -217,3 +218,24 @@ def test_a_kind_without_recordings_is_refused_unless_its_weight_is_zero(kind: st
     with pytest.raises(SettingError, match=rf"weight {kind}=1.0, but no such recordings were given"):
         drawn(kind, **given)
     assert len(drawn("reversed", n=1, **given)) == 1
+
+
+def test_the_words_of_a_label_track_are_cut_out_with_what_is_close_to_them() -> None:
+    samples = np.arange(10 * RATE, dtype=np.float32) / (10 * RATE)
+    pieces = between(samples, [Word("yes", 2.0, 2.5), Word("no", 3.0, 3.5), Word("up", 9.9, 10.2)])
+    spans = [(round(p[0] / 32768 * 10, 2), round(p[-1] / 32768 * 10, 2)) for p in pieces]
+    assert spans == [(0.0, 2.0 - CLEARANCE), (3.5 + CLEARANCE, 9.9 - CLEARANCE)]  # half a second between is left out
+
+
+def test_without_words_a_recording_stays_whole_however_short_it_is() -> None:
+    assert [len(piece) for piece in between(np.zeros(900, np.float32), [])] == [900]
+
+
+def test_a_word_that_fills_a_recording_leaves_nothing() -> None:
+    assert between(np.zeros(2 * RATE, np.float32), [Word("yes", 0.0, 2.0)]) == []
+
+
+def test_a_label_track_beside_a_recording_is_read(root: Path) -> None:
+    sf.write(root / "books" / "y.wav", np.full(5 * RATE, 5, np.int16), RATE)
+    (root / "books" / "y.labels.txt").write_text("2.0\t2.5\tyes\n")
+    assert values(root, "books") == [4, 5, 5]

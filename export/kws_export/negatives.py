@@ -14,9 +14,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio import EXTENSIONS, is_audio, load
+from kws_edge.audio import EXTENSIONS, SAMPLE_RATE, is_audio, load
 from kws_edge.errors import SettingError
-from kws_edge.scenes import speech_bounds
+from kws_edge.scenes import Word, speech_bounds, words_beside
 from kws_export.speech_commands import CLIP_SAMPLES, held_out
 from kws_export.splits import ArrayDataset, as_float
 
@@ -25,6 +25,8 @@ Sample = TypeVar("Sample", np.float32, np.int16)
 
 NO_WORD = -1
 """The label of a window without a word."""
+CLEARANCE = 0.1
+"""Seconds that go with a word that is cut out of a recording: how well a label track's times are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ class Negatives:
 def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[npt.NDArray[np.int16]]]:
     """Decode the recordings that each pattern names, leaving out the clips that the data set holds out.
 
+    Where a label track lies beside a recording (NAME.labels.txt), the words in it are cut out.
+
     Parameters
     ----------
     patterns : folders (searched with all below), files or globs.
@@ -150,8 +154,25 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[npt.N
         if not paths:
             raise SettingError(f"no recording at {pattern}; looked for {', '.join(EXTENSIONS)}")
         kept = [path for path in paths if f"{path.parent.name}/{path.stem}" not in excluded]
-        recordings.append([_to_int16(load(path).samples) for path in kept])
+        recordings.append([piece for path in kept for piece in between(load(path).samples, words_beside(path))])
     return recordings
+
+
+def between(samples: F32, words: Sequence[Word]) -> list[npt.NDArray[np.int16]]:
+    """What is left of a recording without its words and `CLEARANCE` around them: int16 pieces of a second or more.
+
+    All of it where there are no words, however short it is.
+    """
+    if not words:
+        return [_to_int16(samples)]
+    keep = np.ones(len(samples), np.bool_)
+    for word in words:
+        keep[max(0, round((word.start - CLEARANCE) * SAMPLE_RATE)) : round((word.end + CLEARANCE) * SAMPLE_RATE)] = (
+            False
+        )
+    ends = np.flatnonzero(np.diff(keep)) + 1
+    pieces = zip([0, *ends], [*ends, len(samples)], strict=True)
+    return [_to_int16(samples[a:b]) for a, b in pieces if keep[a] and b - a >= CLIP_SAMPLES]
 
 
 def _audio_below(path: Path) -> list[Path]:

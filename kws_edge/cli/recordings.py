@@ -4,6 +4,7 @@ import glob
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kws_edge.errors import SettingError
 if TYPE_CHECKING:
     from kws_edge.calibration import Traced
     from kws_edge.model import KeywordModel
+    from kws_edge.scenes import Word
 
 F32 = npt.NDArray[np.float32]
 
@@ -104,13 +106,21 @@ def decoded(clips: Sequence[tuple[str, Path]], step: Callable[[], None]) -> Iter
 
 
 def trace_negatives(model: "KeywordModel", pattern: str, hop: float, step: Callable[[], None]) -> "Traced":
-    """Run the network over the recordings of one `--negatives`, joined; `step` is called after each."""
-    from kws_edge.calibration import trace_stream
-    from kws_edge.scenes import joined
+    """Run the network over the recordings of one `--negatives`, joined; `step` is called after each.
 
-    def stretches() -> Iterator[tuple[F32, None]]:
-        for samples in joined(recordings([pattern])):
-            yield samples, None
+    Its words are those of the label tracks beside the recordings: where one is said, an event is no false accept.
+    """
+    from kws_edge.audio import SAMPLE_RATE
+    from kws_edge.calibration import trace_stream
+    from kws_edge.scenes import joined, words_beside
+
+    files = recordings([pattern])
+
+    def stretches() -> Iterator[tuple[F32, list["Word"]]]:
+        seconds = 0.0
+        for path, samples in zip(files.paths, joined(files), strict=True):
+            yield samples, [replace(w, start=w.start + seconds, end=w.end + seconds) for w in words_beside(path)]
+            seconds += len(samples) / SAMPLE_RATE
             step()
 
     return trace_stream(model, stretches(), short_name(pattern), hop)
@@ -131,7 +141,8 @@ def trace_words(
     from kws_edge.calibration import trace_stream
     from kws_edge.scenes import compose
 
-    return trace_stream(model, compose(decoded(clips, step), seed=seed, background=background, snr=snr), name, hop)
+    stream = compose(decoded(clips, step), seed=seed, background=background, snr=snr)
+    return trace_stream(model, ((samples, [word] if word else []) for samples, word in stream), name, hop)
 
 
 def short_name(pattern: str) -> str:
