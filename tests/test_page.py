@@ -5,7 +5,9 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx
@@ -16,7 +18,12 @@ from chromium import Page, chromium
 from live_server import KEY, live_server
 from test_server import tone, wav
 from test_server_stream import speech
-from tiny_model import LABELS, METADATA, TONES, save
+from tiny_model import METADATA, TONES, save
+
+import kws_edge
+from kws_edge.audio import load
+from kws_edge.decision import Decision, StreamSettings
+from kws_edge.hops import DEFAULT_HOP, HopStream, window_seconds
 
 GET_USER_MEDIA = "navigator.mediaDevices.getUserMedia"
 CLICK = "document.querySelector('#microphone').click()"
@@ -207,12 +214,85 @@ def test_the_browser_resamples_as_well_as_the_server(page: Page, rate: int, chun
 
     tone_at = 1000
     output = resampled(tone_at)
-    assert len(output) == pytest.approx(4000, abs=60)  # the filter holds back up to 3 ms
+    assert len(output) == pytest.approx(4000, abs=200)  # the filter holds back 6 ms, of 8 kHz 12
     time = np.arange(len(output)) / 16_000
     middle = slice(200, -200)
     assert output[middle] == pytest.approx(np.sin(2 * np.pi * tone_at * time)[middle], abs=2e-3)
     if rate > 32_000:
         assert np.abs(resampled(15_000)[middle]).max() < 10 ** (-60 / 20)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        StreamSettings({"entropy": 0.5}),
+        StreamSettings({"vacuity": 0.4, "entropy": 0.6}, {"mid": {"entropy": 0.3}}, 0.5, 0.5, 0.1, 0.5, 0.3),
+        StreamSettings({"vacuity": 0.7}, smoothing=0.0, hysteresis=0.0, rearm=0.0, refractory=0.0),
+    ],
+    ids=["as calibrated on clips", "everything set", "nothing held back"],
+)
+def test_the_page_cuts_and_decides_a_stream_as_the_package_does(
+    page: Page, padding: Literal["same", "valid"], settings: StreamSettings
+) -> None:
+    """The network of this test says what chance says, in runs, so that words, abstentions and repeats all come."""
+    labels = ("low", "mid", "_unknown_")
+    metadata, rng = replace(METADATA, labels=labels, padding=padding), np.random.default_rng(7)
+    levels = np.tile([1e-4, 0.1], 40) * rng.choice([1, 20], 80, p=[0.8, 0.2])
+    bursts = np.repeat(levels, rng.integers(1_600, 24_000, 80))
+    samples = np.clip(rng.normal(0, bursts), -1, 1).astype(np.float32)
+    gap_at, gap = 200_123, 8_000
+    alphas = np.repeat(np.exp(rng.normal(0, rng.choice([0.5, 3], (200, 1)), (200, len(labels)))), 4, axis=0)
+    alphas = alphas.astype(np.float32)
+    vacuities = len(labels) / (alphas.sum(axis=1) + len(labels))
+
+    stream, decision = HopStream(metadata), Decision(metadata, settings, DEFAULT_HOP)
+    hops = list(stream.push(samples[:gap_at]))
+    stream.gap(gap)
+    hops += stream.push(samples[gap_at:])
+    expected: list[list[Any]] = []
+    nothing = np.ones((1, len(labels)), np.float32), np.ones(1, np.float32)
+    for i, hop in enumerate(hops):
+        output = alphas[i : i + 1], vacuities[i : i + 1]
+        events = decision.hear(hop, *(output if hop.frames is not None else nothing))
+        told = [[e.label, e.guess, e.reason, e.start, e.end, e.probability, e.vacuity, e.entropy] for e in events]
+        expected.append([hop.time, hop.level, hop.noise, hop.clipped, hop.warming_up, hop.frames is not None, told])
+
+    about = {"labels": labels, "window": window_seconds(metadata), "decision": settings.to_dict()}
+    found = page.js(
+        f"""Promise.all([import("/page/hops.js"), import("/page/decision.js")]).then(([hops, {{ Decision }}]) => {{
+            const bytes = atob({base64.b64encode(samples.tobytes()).decode()!r});
+            const samples = new Float32Array(Uint8Array.from(bytes, (c) => c.charCodeAt(0)).buffer);
+            const about = {json.dumps(about)};
+            const alphas = {json.dumps(alphas.tolist())};
+            const vacuities = {json.dumps(vacuities.tolist())};
+            const stream = new hops.HopStream(Math.round(about.window * 16000));
+            const decision = new Decision(about);
+            const found = [];
+            const take = (part) => {{
+                for (const hop of stream.push(part)) {{
+                    const sum = alphas[found.length].reduce((a, b) => a + b);
+                    const p = alphas[found.length].map((a) => a / sum);
+                    const {{ events }} = decision.step(hop, hop.window && {{ p, vacuity: vacuities[found.length] }});
+                    const told = events.map((e) =>
+                        [e.label, e.guess, e.reason, e.start, e.end, e.probability, e.vacuity, e.entropy]);
+                    found.push([hop.time, hop.level, hop.noise, hop.clipped, hop.warmingUp, hop.window !== null, told]);
+                }}
+            }};
+            for (let i = 0; i < {gap_at}; i += 1000) take(samples.subarray(i, Math.min({gap_at}, i + 1000)));
+            stream.gap({gap});
+            take(samples.subarray({gap_at}));
+            return found;
+        }})"""
+    )
+    said = [event for *_, told in expected for event in told]
+    assert {reason for _, _, reason, *_ in said} > {None}
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours[:3] == pytest.approx(theirs[:3], abs=1e-3)
+        assert ours[3:6] == theirs[3:6]
+        assert [event[:3] for event in ours[6]] == [event[:3] for event in theirs[6]]
+        assert [event[3:] for event in ours[6]] == [pytest.approx(event[3:], abs=1e-3) for event in theirs[6]]
 
 
 def test_the_model_can_be_chosen(path: Path, browser: Page, tmp_path: Path) -> None:
@@ -234,52 +314,110 @@ def test_the_model_can_be_chosen(path: Path, browser: Page, tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def in_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A server whose page has onnxruntime-web, and a network with random weights, with and without its front end."""
+    """A server of shipped models whose page has onnxruntime-web."""
     runtime = os.environ.get("KWS_EDGE_ORT_WEB")
     if not runtime:
         pytest.skip("needs onnxruntime-web: npm pack onnxruntime-web, and KWS_EDGE_ORT_WEB set to its dist folder")
-    import torch
-
-    from kws_export.network import MatchboxNet
-    from kws_export.onnx_export import build_model, save_model
-
-    torch.manual_seed(0)
-    network, folder = MatchboxNet(len(LABELS)), tmp_path_factory.mktemp("browser")
+    folder = tmp_path_factory.mktemp("browser")
     for name in ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"):
         shutil.copy(Path(runtime) / name, folder)
-    save_model(build_model(network, METADATA, with_front_end=True), folder / "tiny.onnx")
-    save_model(build_model(network, METADATA), folder / "served.onnx")
-    with live_server(folder / "served.onnx", browser=folder) as client:
+    with live_server(*map(Path, BOTH_MODES), browser=folder) as client:
         yield client
 
 
-def test_both_modes_give_the_same_answer(in_browser: httpx.Client, browser: Page) -> None:
+BOTH_MODES = ("stream", "stream-step", "softmax")
+"""Models with and without padding, in windows of a second and of all that the network takes in."""
+
+SAMPLES = Path(kws_edge.__file__).parent / "samples"
+
+
+def local(script: str) -> str:
+    """A script with what the two modes are made of, `local` and `server`."""
+    modules = "Promise.all([import('/page/local.js'), import('/page/server.js')])"
+    return f"{modules}.then(async ([local, server]) => {{ {script} }})"
+
+
+def clips() -> dict[str, bytes]:
     rng = np.random.default_rng(5)
-    stereo = np.stack([np.zeros(16_000), tone(TONES["high"])], axis=1)
-    clips = {
-        "a word": wav(tone(TONES["low"])),
+    word = load(SAMPLES / "yes.flac").samples
+    return {
+        "a word": wav(word),
+        "another": wav(load(SAMPLES / "left.flac").samples),
+        "a stream": wav(load(SAMPLES / "demo.flac").samples),
         "noise": wav(rng.normal(0, 0.1, 16_000)),
-        "short": wav(tone(TONES["mid"], 0.3)),
+        "short": wav(word[4000:9000]),
+        "one frame": wav(word[4000:4400]),
+        "a window of the stream": wav(rng.normal(0, 0.1, 20_720)),
         "the longest window": wav(rng.normal(0, 0.1, 20_879)),
-        "long": wav(np.concatenate([tone(TONES["mid"]), rng.normal(0, 0.1, 30_001)])),
-        "right channel only": wav(stereo),
+        "the shortest that is searched": wav(rng.normal(0, 0.1, 20_880)),
+        "long": wav(np.concatenate([word, rng.normal(0, 0.01, 30_001)])),
+        "right channel only": wav(np.stack([np.zeros_like(word), word], axis=1)),
+        "48 kHz": wav(soxr.resample(word, 16_000, 48_000), 48_000),
+        "44.1 kHz, FLAC": wav(soxr.resample(word, 16_000, 44_100), 44_100, container="FLAC"),
+        "8 kHz": wav(soxr.resample(word, 16_000, 8_000), 8_000),
+        "clipped": wav(np.clip(rng.normal(0, 2, 16_000), -1, 1)),
         "silence": wav(np.zeros(16_000)),
     }
+
+
+@pytest.mark.parametrize("name", BOTH_MODES)
+def test_a_file_gets_the_same_answer_in_both_modes(in_browser: httpx.Client, browser: Page, name: str) -> None:
     browser.open(str(in_browser.base_url))
-    for name, clip in clips.items():
-        expected = in_browser.post("/v1/classify", content=clip, headers={"Content-Type": "audio/wav"}).json()
+    for kind, clip in clips().items():
+        parameters = {"model": name}
+        response = in_browser.post(
+            "/v1/classify", params=parameters, content=clip, headers={"Content-Type": "audio/wav"}
+        )
+        expected = response.json()
+        data = base64.b64encode(clip).decode()
         found = browser.js(
-            f"""import("/page/local.js").then(({{ classify }}) => {{
-                const bytes = Uint8Array.from(atob({base64.b64encode(clip).decode()!r}), (c) => c.charCodeAt(0));
-                return classify(new File([bytes], "clip.wav"), "tiny");
-            }})"""
+            local(
+                f"""const bytes = Uint8Array.from(atob({data!r}), (c) => c.charCodeAt(0));
+                return local.classify(new File([bytes], "clip.wav"), {name!r});"""
+            )
         )
         for field in ("label", "guess", "reason", "score", "threshold"):
-            assert found[field] == expected[field], name
-        for field in ("start", "end", "seconds", "probability", "entropy"):
-            assert found[field] == pytest.approx(expected[field], abs=1e-3), name
-        if expected["guess"]:
-            assert found["alpha"] == pytest.approx(expected["alpha"], rel=1e-3), name
+            assert found[field] == expected[field], kind
+        for field in ("start", "end", "seconds", "probability", "entropy", "vacuity"):
+            assert found[field] == pytest.approx(expected[field], abs=1e-3), kind
+        probabilities = (np.array(answer["alpha"]) / np.sum(answer["alpha"]) for answer in (found, expected))
+        assert next(probabilities) == pytest.approx(next(probabilities), abs=1e-3), kind
+
+
+@pytest.mark.parametrize("name", BOTH_MODES)
+def test_a_stream_gets_the_same_answers_in_both_modes(in_browser: httpx.Client, browser: Page, name: str) -> None:
+    browser.open(str(in_browser.base_url))
+    pcm = (load(SAMPLES / "demo.flac").samples * 32767).astype("<i2").tobytes()
+    expected, found = (
+        browser.js(
+            local(
+                f"""const bytes = Uint8Array.from(atob({base64.b64encode(pcm).decode()!r}), (c) => c.charCodeAt(0));
+                const messages = [];
+                let next;
+                const came = (message) => {{
+                    messages.push(message);
+                    if (message.type !== "event") next();
+                }};
+                const stream = new {where}.Stream({name!r}, came, (why) => came({{ why }}));
+                await new Promise((resolve) => (next = resolve));
+                for (let i = 0; i + 3200 <= bytes.length; i += 3200) {{
+                    stream.send(bytes.slice(i, i + 3200).buffer);
+                    await new Promise((resolve) => (next = resolve)); // for its hop
+                }}
+                stream.close();
+                return messages;"""
+            )
+        )
+        for where in ("server", "local")
+    )
+    assert found[0]["thresholds"] == expected[0]["thresholds"]
+    assert found[0]["window"] == expected[0]["window"]
+    assert len(found) == len(expected) > 140
+    assert sum(message["type"] == "event" for message in expected) >= 5
+    for ours, theirs in zip(found[1:], expected[1:], strict=True):
+        for field in ours:
+            is_text = isinstance(theirs[field], str | None)
+            assert ours[field] == (theirs[field] if is_text else pytest.approx(theirs[field], abs=1e-3)), field
 
 
 def test_in_the_browser_no_audio_leaves_the_machine(in_browser: httpx.Client, browser: Page, tmp_path: Path) -> None:
@@ -295,7 +433,7 @@ def test_in_the_browser_no_audio_leaves_the_machine(in_browser: httpx.Client, br
     browser.wait("document.querySelector('#state').innerText.startsWith('Listening')")
     browser.js(CLICK)
     paths = {urlsplit(url).path for url in browser.requests}
-    assert "/browser/tiny.onnx" in paths
+    assert "/browser/stream.audio.onnx" in paths
     assert not any(path.startswith(("/v1/classify", "/v1/stream")) for path in paths)
     assert browser.complaints == []
 

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
-from live_server import live_server
-from tiny_model import LABELS, TONES, save
+from live_server import KEY, live_server
+from tiny_model import LABELS, METADATA, TONES, save
 
-from kws_edge import KeywordModel
+from kws_edge import KeywordModel, Spotter
+from kws_edge.prediction import Reason
 from kws_edge.server import schemas
 from kws_edge.server.app import create_app
 from kws_edge.server.settings import Settings
@@ -109,6 +111,14 @@ def test_an_uncertain_clip_is_answered_with_an_abstention_and_its_reason(server:
     answer = server.post("/v1/classify", content=wav(noise), headers=WAV).json()
     assert (answer["label"], answer["abstained"], answer["reason"]) == (None, True, "uncertain")
     assert answer["guess"] in LABELS
+
+
+def test_every_reason_can_be_told(tmp_path: Path) -> None:
+    assert schemas.Classified.model_fields["reason"].annotation == Reason | None
+    model = save(tmp_path, metadata=replace(METADATA, labels=("low", "mid", "_unknown_")))
+    with live_server(model) as server:
+        answer = server.post("/v1/classify", content=wav(tone(TONES["high"])), headers=WAV).json()
+    assert (answer["label"], answer["guess"], answer["reason"]) == (None, "_unknown_", "unknown_word")
 
 
 def test_target_and_score_choose_the_threshold(server: httpx.Client) -> None:
@@ -356,6 +366,34 @@ def test_a_model_is_described_by_its_own_metadata(server: httpx.Client, model: K
     metadata = json.loads(model.metadata.to_json())
     for field in ("labels", "front_end", "thresholds", "calibration", "training", "accuracy", "licence", "stream"):
         assert described[field] == metadata[field]
+
+
+@pytest.mark.parametrize(("padding", "window"), [("same", 0.995), ("valid", 1.295)])
+def test_a_description_says_how_a_stream_is_cut_and_decided(tmp_path: Path, padding: Any, window: float) -> None:
+    model = save(tmp_path, metadata=replace(METADATA, padding=padding))
+    with live_server(model) as server:
+        described = server.get("/v1/models/tiny").json()
+    assert (described["padding"], described["window"]) == (padding, window)
+    assert described["decision"] == Spotter(KeywordModel.load(model)).settings.to_dict()
+
+
+def test_without_thresholds_nothing_is_decided(tmp_path: Path) -> None:
+    with live_server(save(tmp_path, metadata=replace(METADATA, thresholds={}, calibration={}))) as server:
+        assert server.get("/v1/models/tiny").json()["decision"] is None
+
+
+def test_the_model_for_the_page_asks_for_the_key_that_all_else_asks_for(tmp_path: Path) -> None:
+    model = save(tmp_path)
+    (tmp_path / "tiny.audio.onnx").write_bytes(b"the model with its front end")
+    with live_server(model, browser=tmp_path, api_keys=(KEY,)) as server:
+        problem(server.get("/browser/tiny.audio.onnx"), 401, "unauthorized")
+        assert (
+            server.get("/browser/tiny.audio.onnx", headers={"X-API-Key": KEY}).content
+            == b"the model with its front end"
+        )
+        problem(server.get("/browser/other.audio.onnx", headers={"X-API-Key": KEY}), 404, "not-found")
+    with live_server(model) as server:
+        problem(server.get("/browser/tiny.audio.onnx"), 404, "not-found")
 
 
 def test_health_says_what_runs(server: httpx.Client) -> None:  # case 67

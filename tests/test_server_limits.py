@@ -159,6 +159,64 @@ def test_more_headers_than_a_request_needs_are_refused(small: httpx.Client) -> N
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
+UPGRADE = (
+    b"GET /v1/stream HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET /health/live HTTP/1.1\r\n\r\n",
+        b"GET /health/live HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /health/live HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n",
+        UPGRADE + b"\r\n",
+        UPGRADE + b"Host: h\r\nContent-Length: 5\r\n\r\nhello",
+        UPGRADE + b"Host: h\r\nContent-Length: 5\r\n\r\n",
+        UPGRADE + b"Host: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+        b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: identity\r\n\r\nhello",
+        b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    ],
+    ids=[
+        "no Host", "two Hosts", "two Hosts, 1.0", "handshake without Host", "handshake with a body",
+        "handshake whose body does not come", "handshake with chunks", "length and chunks", "two lengths",
+        "no chunks at the end", "space before the colon",
+    ],
+)  # fmt: skip
+def test_a_head_that_can_be_read_in_two_ways_is_refused_at_once(small: httpx.Client, request_: bytes) -> None:
+    url = small.base_url
+    with socket.create_connection((url.host, url.port), timeout=5) as sock:
+        sock.sendall(request_)
+        answer = b""
+        while piece := sock.recv(65_536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "coding", ["Content-Encoding: gzip", "Content-Encoding: identity, br", "Transfer-Encoding: gzip, chunked"]
+)
+@pytest.mark.parametrize("route", ["/v1/classify", "/v1/classify/batch"])
+def test_a_compressed_body_is_refused_not_inflated(small: httpx.Client, route: str, coding: str) -> None:
+    kind = "multipart/form-data; boundary=b" if route.endswith("batch") else "audio/wav"
+    length = "" if coding.startswith("Transfer") else "Content-Length: 9\r\n"
+    head = f"Content-Type: {kind}\r\n{coding}\r\n{length}\r\n".encode()
+    answer, _ = raw(small, f"POST {route} HTTP/1.1", head)
+    assert answer.startswith(b"HTTP/1.1 415 ")
+    assert b"unsupported-media-type" in answer
+    assert b"accept-encoding: identity" in answer
+
+
+@pytest.mark.parametrize("range_", ["bytes=9-1", "lines=1", "bytes=99999999-", "bytes=0-0,2-2", "bytes=" + "9" * 5000])
+@pytest.mark.parametrize("url", ["/", "/page/app.js"])
+def test_a_part_of_a_file_is_the_whole_of_it(small: httpx.Client, url: str, range_: str) -> None:
+    assert small.get(url, headers={"Range": range_}).content == small.get(url).content
+
+
 def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing_behind(path: Path) -> None:
     with live_server(path, max_uploads=1) as server:
         url = server.base_url
@@ -457,6 +515,27 @@ def test_a_request_in_progress_is_answered_after_the_signal_to_stop(path: Path) 
             while piece := sock.recv(65_536):
                 answer += piece
     assert answer.startswith(b"HTTP/1.1 200 ")
+    assert server.process.wait(10) in (0, -signal.SIGTERM)
+
+
+def test_what_is_not_done_within_the_grace_time_is_told_so(path: Path) -> None:
+    server = Process("--models", str(path), "--shutdown-grace", "1")
+    url = httpx.URL(server.url)
+    head = b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
+    with (
+        socket.create_connection((url.host, url.port), timeout=10) as upload,
+        socket.create_connection((url.host, url.port), timeout=10) as handshake,
+    ):
+        upload.sendall(head)
+        handshake.sendall(UPGRADE + b"Host: h\r\nContent-Length: 5\r\n\r\nhello")
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        answer = b""
+        while piece := upload.recv(65_536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"not-ready" in answer
+    assert "traceback" not in "".join(server.lines).lower()
     assert server.process.wait(10) in (0, -signal.SIGTERM)
 
 

@@ -322,6 +322,30 @@ def test_a_stream_without_audio_is_ended(path: Path) -> None:
         assert refusal(ws)[:2] == (4008, "idle")
 
 
+@pytest.mark.parametrize(
+    "message", [b"", '{"type": "reset"}', '{"type": "gap", "samples": 0}'], ids=["nothing", "resets", "gaps"]
+)
+def test_what_is_no_audio_does_not_keep_a_stream_open(path: Path, message: bytes | str) -> None:
+    with live_server(path, idle_timeout=0.5) as server, stream(server) as ws:
+        began = time.monotonic()
+        while time.monotonic() - began < 5:
+            try:
+                ws.send(message)
+            except ConnectionClosed:
+                break
+            time.sleep(0.05)
+        assert refusal(ws)[:2] == (4008, "idle")
+
+
+def test_audio_keeps_a_stream_open(path: Path) -> None:
+    with live_server(path, idle_timeout=0.5) as server, stream(server) as ws:
+        for _ in range(10):
+            ws.send(bytes(320))
+            time.sleep(0.1)
+        send(ws, type="finish")
+        assert rest(ws)[-1]["type"] == "end"
+
+
 def test_a_client_that_never_reads_does_not_fill_the_memory(path: Path) -> None:
     def flood(sock: socket.socket) -> None:
         second = b"\x82\xfe" + struct.pack(">H", 32_000) + bytes(4) + bytes(32_000)  # a frame under a mask of 0
@@ -391,10 +415,29 @@ def test_a_key_comes_as_header_or_as_subprotocol(path: Path) -> None:
                 assert ws.subprotocol in (None, "kws-edge")
 
 
-def test_a_page_of_another_origin_may_not_listen_in(path: Path, server: httpx.Client) -> None:
-    with pytest.raises(InvalidStatus) as refused, stream(server, _origin="https://example.org"):
+def denial(server: httpx.Client, path: str = "/v1/stream", **options: Any) -> tuple[int, str]:
+    """Status and problem of a handshake that must be refused."""
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        connect(f"{str(server.base_url).replace('http', 'ws')}{path}", **options),
+    ):
         pass
-    assert refused.value.response.status_code == 403
+    answer = refused.value.response
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    return answer.status_code, json.loads(answer.body)["type"].removeprefix("urn:kws-edge:problem:")
+
+
+@pytest.mark.parametrize("elsewhere", ["/", "/v1/models", "/v1/stream/", "/page/app.js", "/nothing"])
+def test_a_handshake_elsewhere_is_a_problem_too(server: httpx.Client, elsewhere: str) -> None:
+    assert denial(server, elsewhere) == (404, "not-found")
+
+
+@pytest.mark.parametrize("origin", ["https://example.org", "null", "http://[", "http://h@example.org", "x"])
+def test_a_page_of_another_origin_may_not_listen_in(server: httpx.Client, origin: str) -> None:
+    assert denial(server, origin=origin) == (403, "forbidden")
+
+
+def test_its_own_page_and_those_that_are_named_may(path: Path, server: httpx.Client) -> None:
     with stream(server, _origin=str(server.base_url).rstrip("/")) as ws:
         assert receive(ws)["type"] == "hello"
     with (

@@ -16,12 +16,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kws_edge.errors import SettingError
 from kws_edge.server import problems, rest, stream
 from kws_edge.server.connection import limited
 from kws_edge.server.limits import CloseUnread
-from kws_edge.server.observe import Metrics, Observer, configure_logging
+from kws_edge.server.observe import Observer, configure_logging
 from kws_edge.server.schemas import Classified, ProblemDetails
 from kws_edge.server.service import Service, installed_version
 from kws_edge.server.settings import Settings
@@ -82,7 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.mount("/page", _Page(directory=PAGE))
     if settings.browser:
         app.mount("/browser", _Page(directory=settings.browser))
-    _add_middleware(app, settings, service.metrics)
+    _add_middleware(app, service)
     described = _openapi(app, settings)  # now, since it takes a while
     app.openapi = lambda: described  # type: ignore[method-assign]
     return app
@@ -157,11 +158,26 @@ class _Page(StaticFiles):
         return response
 
 
+class WholeFiles:
+    """ASGI middleware: files, which are small, come whole; Starlette's errors about ranges are no problem details."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap an app."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, without its Range."""
+        if scope["type"] == "http":
+            scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        await self._app(scope, receive, send)
+
+
 async def _index(_: Request) -> FileResponse:
     return FileResponse(PAGE / "index.html", headers=_PAGE_HEADERS)
 
 
-def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
+def _add_middleware(app: FastAPI, service: Service) -> None:
+    settings = service.settings
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -170,8 +186,9 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
             allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
             expose_headers=["Retry-After", "X-Request-ID"],
         )
+    app.add_middleware(WholeFiles)
     app.add_middleware(CloseUnread)
-    app.add_middleware(Observer, metrics=metrics)
+    app.add_middleware(Observer, metrics=service.metrics, stopping=service.stopping)
 
 
 def _openapi(app: FastAPI, settings: Settings) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The head of a request: how long it may take and how large it may be, which uvicorn leaves open."""
+"""The head of a request: what must be in it, how large it may be and how long it may take, which uvicorn leaves."""
 
 import asyncio
 from typing import Final
@@ -46,6 +46,7 @@ def limited(timeout: float) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self._have_head()
+            _check_headers([name for name, _ in self.headers], self.parser.get_http_version(), self._should_upgrade())
             super().on_headers_complete()
 
         def _await_head(self) -> None:
@@ -59,6 +60,15 @@ def limited(timeout: float) -> type[HttpToolsProtocol]:
                 self._late = None
 
     return Connection
+
+
+def _check_headers(names: list[bytes], version: str, upgrade: bool) -> None:
+    """Raise where a head means different things to different readers, or nothing to websockets, which says nothing."""
+    hosts = names.count(b"host")
+    if hosts > 1 or (hosts == 0 and version != "1.0"):
+        raise ValueError(f"{hosts} Host headers; expected one")
+    if upgrade and {b"content-length", b"transfer-encoding"} & set(names):
+        raise ValueError("a WebSocket handshake with a body; expected one without")
 
 
 def _check(size: int, count: int = 0) -> None:

@@ -20,8 +20,17 @@ async def read_chunks(request: Request, *, max_body: int, timeout: float) -> Asy
     Raises
     ------
     ProblemError : too-large: its Content-Length, or what has come of it, is over max_body; body-timeout: it is not
-        there after so many seconds; malformed: the Content-Length is not a number.
+        there after so many seconds; malformed: the Content-Length is not a number; unsupported-media-type: it is
+        compressed, which is never undone, since a few bytes can be very many.
     """
+    for header, plain in (("Content-Encoding", "identity"), ("Transfer-Encoding", "chunked")):
+        coding = request.headers.get(header, plain)
+        if coding.lower() != plain:
+            raise ProblemError(
+                "unsupported-media-type",
+                f"{header} {coding!r}; expected the body as it is",
+                headers={"Accept-Encoding": "identity"},
+            )
     announced = request.headers.get("Content-Length", "0")
     if not (announced.isascii() and announced.isdigit()):
         raise ProblemError("malformed", f"Content-Length {announced!r}; expected a number of bytes")

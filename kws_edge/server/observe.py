@@ -1,5 +1,6 @@
 """What can be seen from outside: metrics for Prometheus, and a line of JSON per request, without audio or keys."""
 
+import asyncio
 import json
 import logging
 import re
@@ -53,11 +54,11 @@ class Metrics:
 
 
 class Observer:
-    """ASGI middleware: gives each request an id, counts and logs it, and answers where the program fails."""
+    """ASGI middleware: gives each request an id, counts and logs it, and answers where the program fails or stops."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        """Wrap an app."""
-        self._app, self._metrics = app, metrics
+    def __init__(self, app: ASGIApp, metrics: Metrics, stopping: asyncio.Event) -> None:
+        """Wrap an app; `stopping` is set when the server was told to stop."""
+        self._app, self._metrics, self._stopping = app, metrics, stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; streams log and count themselves."""
@@ -82,6 +83,11 @@ class Observer:
             await self._app(scope, receive, observed)
         except ClientDisconnect:
             pass
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+            if status == _CLIENT_GONE:  # it was not done within the grace time
+                await ProblemError("not-ready", "the server stops; ask again").response()(scope, receive, observed)
         except Exception:
             _log.exception("failed", extra={"fields": {"request_id": request_id}})
             if status == _CLIENT_GONE:

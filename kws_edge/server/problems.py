@@ -16,11 +16,12 @@ MEDIA_TYPE = "application/problem+json"
 CODES: Mapping[str, tuple[int, str]] = {
     "malformed": (400, "The request cannot be parsed"),
     "unauthorized": (401, "An API key is needed"),
+    "forbidden": (403, "Pages of this origin may not call"),
     "not-found": (404, "There is nothing here"),
     "method-not-allowed": (405, "This method is not possible here"),
     "body-timeout": (408, "The body took too long to arrive"),
     "too-large": (413, "The body is too large"),
-    "unsupported-media-type": (415, "The content type is not one that is read"),
+    "unsupported-media-type": (415, "The content type or coding is not one that is read"),
     "invalid-audio": (422, "The audio cannot be used"),
     "invalid-parameter": (422, "A parameter is missing or wrong"),
     "too-many-requests": (429, "This client asks too often"),

@@ -9,8 +9,12 @@ import onnxruntime
 from fastapi import APIRouter, Depends, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
+from kws_edge.decision import StreamSettings
+from kws_edge.errors import SettingError
+from kws_edge.hops import window_seconds
+from kws_edge.metadata import Metadata, Score
 from kws_edge.model import DEFAULT_TARGET, KeywordModel
 from kws_edge.server import schemas
 from kws_edge.server.inference import Answer, Clip, Outcome
@@ -88,7 +92,7 @@ class Parameters(BaseModel):
         ),
     ] = DEFAULT_TARGET
     score: Annotated[
-        schemas.Score | None, Field(description="The uncertainty that decides; the model's own where none is given.")
+        Score | None, Field(description="The uncertainty that decides; the model's own where none is given.")
     ] = None
 
 
@@ -98,7 +102,7 @@ class Question:
 
     model: KeywordModel
     target: float
-    score: schemas.Score | None
+    score: Score | None
 
     @classmethod
     def of(cls, service: Service, given: Parameters) -> "Question":
@@ -190,7 +194,18 @@ async def describe_model(request: Request, name: str) -> schemas.ModelDescriptio
     model = service.models[name]
     metadata = json.loads(model.metadata.to_json())
     fields = schemas.ModelDescription.model_fields.keys() & metadata.keys()
-    return schemas.ModelDescription(**{key: metadata[key] for key in fields} | _summary(service, model))
+    derived = {"window": window_seconds(model.metadata), "decision": _decision(model.metadata)}
+    return schemas.ModelDescription(**{key: metadata[key] for key in fields} | derived | _summary(service, model))
+
+
+@router.get("/browser/{name}.audio.onnx", dependencies=[Depends(admitted)], include_in_schema=False)
+async def model_file(request: Request, name: str) -> FileResponse:
+    """A model with its front end, for the page to run."""
+    service = Service.of(request)
+    file = service.browser_file(service.models[name]) if name in service.models else None
+    if file is None:
+        raise ProblemError("not-found", f"model {name!r} with its front end; expected one with in_browser")
+    return FileResponse(file, media_type="application/octet-stream")
 
 
 @router.head("/health/live", include_in_schema=False)
@@ -261,7 +276,7 @@ def _item(service: Service, name: str, outcome: Outcome) -> schemas.BatchItem:
 
 
 def _summary(service: Service, model: KeywordModel) -> dict[str, Any]:
-    m, folder = model.metadata, service.settings.browser
+    m = model.metadata
     return {
         "name": m.name,
         "default": model is service.default_model,
@@ -270,5 +285,12 @@ def _summary(service: Service, model: KeywordModel) -> dict[str, Any]:
         "score": m.score,
         "targets": {score: [point.target for point in points] for score, points in m.thresholds.items()},
         "provider": model.provider,
-        "in_browser": folder is not None and (folder / f"{m.name}.onnx").is_file(),
+        "in_browser": service.browser_file(model) is not None,
     }
+
+
+def _decision(metadata: Metadata) -> dict[str, Any] | None:
+    try:
+        return StreamSettings.of(metadata).to_dict()
+    except SettingError:  # it has no thresholds, or none at the default target
+        return None

@@ -4,12 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from kws_edge.metadata import Padding, Score
+from kws_edge.prediction import Reason
+
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Score = Literal["entropy", "vacuity"]
-ReasonCode = Literal["uncertain", "clipped", "silence", "warming_up", "invalid_audio"]
 
 _EXAMPLE: dict[str, JsonValue] = {
     "label": "yes",
@@ -42,7 +43,7 @@ class Classified(_Schema):
     guess: str | None = Field(description="The most probable word, also where the model abstained.")
     probability: Fraction = Field(description="Of the guess.")
     abstained: bool = Field(description="Whether the label was withheld.")
-    reason: ReasonCode | None = Field(description="Why it was.")
+    reason: Reason | None = Field(description="Why it was.")
     start: Seconds = Field(description="Where in the clip the window lies that was decided on, in seconds.")
     end: Seconds
     score: Score = Field(description="The uncertainty that decided.")
@@ -121,9 +122,24 @@ class Models(_Schema):
     models: list[ModelSummary]
 
 
+class StreamDecision(_Schema):
+    """By what a stream decides: the model's own settings, or else what its clips were calibrated to."""
+
+    thresholds: dict[Score, Number] = Field(description="The highest uncertainty that is accepted; all must hold.")
+    labels: dict[str, dict[Score, Number]] = Field(description="Thresholds of single labels, instead of those.")
+    probability: Fraction = Field(description="The least that is accepted.")
+    smoothing: Seconds = Field(description="Over how long windows are averaged.")
+    hysteresis: Fraction = Field(description="How far of the way to 1 a score must rise before a word can come again.")
+    rearm: Seconds = Field(description="For how long it must stay there.")
+    refractory: Seconds = Field(description="The least time between words.")
+
+
 class ModelDescription(ModelSummary):
     """All that a model's file says of itself."""
 
+    padding: Padding = Field(description="`valid` where the network looks at nothing but whole windows of a stream.")
+    window: Seconds = Field(description="Length of a window of a stream.")
+    decision: StreamDecision | None = Field(description="Null where the model was not calibrated.")
     front_end: dict[str, Any]
     thresholds: dict[str, list[dict[str, Any]]]
     calibration: dict[str, Any]

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Final
 
 from starlette.requests import HTTPConnection
@@ -98,6 +99,11 @@ class Service:
         if name not in self.models:
             raise SettingError(f"model {name!r}; expected one of {', '.join(self.models)}")
         return self.models[name]
+
+    def browser_file(self, model: KeywordModel) -> Path | None:
+        """The model with its front end, NAME.audio.onnx beside its own file; None where the page cannot run it."""
+        file = model.path.with_suffix(".audio.onnx")
+        return file if self.settings.browser and file.is_file() else None
 
     def admit(self, connection: HTTPConnection) -> str:
         """Check a caller's key and rate, and give the name under which its limits are counted.

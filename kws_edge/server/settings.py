@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     strict: bool = Field(False, description="Refuse to start on another execution provider than that.")
 
     browser: DirectoryPath | None = Field(
-        None, description="Folder with onnxruntime-web and NAME.onnx with front end, for models run by the page."
+        None, description="Folder with onnxruntime-web, for the page to run the models that have a NAME.audio.onnx."
     )
 
     workers: int = Field(

@@ -45,7 +45,7 @@ CLOSE_CODES: Final[Mapping[str, int]] = {
     "invalid-parameter": 4000,
     "idle": 4008,
 }
-"""Problem → close code. Besides these: 1000 after `end`."""
+"""Problem → close code. Besides these: 1000 after `end`. What is refused before the handshake gets an HTTP answer."""
 
 _MAX_GAP: Final = 3600  # s; after a longer one a new stream is as good
 
@@ -91,7 +91,7 @@ async def stream(websocket: WebSocket) -> None:
     """Serve one stream, from the handshake to the close."""
     service = Service.of(websocket)
     if not _may_call(websocket, service.settings.cors_origins):
-        await websocket.close()  # before it is accepted: a 403
+        await _deny(websocket, "forbidden", "a page of another origin; expected one that --cors-origins names")
         return
     offered = websocket.scope["subprotocols"]
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
@@ -119,6 +119,12 @@ async def stream(websocket: WebSocket) -> None:
         fields = {"code": code, "seconds": round(session.spotter.time, 2) if session else 0.0}
         _log.info("stream", extra={"fields": fields})
         service.open_streams.discard(task)
+
+
+@router.websocket("/{path:path}")
+async def nothing(websocket: WebSocket) -> None:
+    """Refuse a handshake anywhere else."""
+    await _deny(websocket, "not-found", "no stream here; expected /v1/stream")
 
 
 class _Session:
@@ -157,6 +163,7 @@ class _Session:
         WebSocketDisconnect : the client went away.
         ProblemError, KwsEdgeError : what it sent cannot be used, or nothing came for too long.
         """
+        self._heard = asyncio.get_running_loop().time()
         await self._send([self._hello])
         while not (await self._step(await self._receive())):
             pass
@@ -164,7 +171,9 @@ class _Session:
     async def _step(self, message: bytes | str) -> bool:
         """Handle one message; whether it was the last."""
         if isinstance(message, bytes):
-            await self._push(lambda: self._pcm.decode(message))
+            if message:
+                await self._push(lambda: self._pcm.decode(message))
+                self._heard = asyncio.get_running_loop().time()
             return False
         match _command(message):
             case {"type": "finish", **rest} if not rest:
@@ -214,10 +223,10 @@ class _Session:
     async def _receive(self) -> bytes | str:
         timeout = self._service.settings.idle_timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout_at(self._heard + timeout):
                 message = await self._websocket.receive()
         except TimeoutError:
-            raise ProblemError("idle", f"nothing came for {timeout:g} s") from None
+            raise ProblemError("idle", f"no audio came for {timeout:g} s") from None
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005))
         data = message.get("bytes")
@@ -323,7 +332,18 @@ def _may_call(websocket: WebSocket, origins: tuple[str, ...]) -> bool:
     origin = websocket.headers.get("Origin")
     if origin is None or origin in origins or "*" in origins:
         return True
-    return urlsplit(origin).netloc == websocket.headers.get("Host")
+    try:
+        return urlsplit(origin).netloc == websocket.headers.get("Host")
+    except ValueError:  # it is no URL
+        return False
+
+
+async def _deny(websocket: WebSocket, code: str, detail: str) -> None:
+    """Answer a handshake with a problem; with a bare 403 where what runs the app, as Ray Serve, cannot do that."""
+    if "websocket.http.response" in websocket.scope.get("extensions", {}):
+        await websocket.send_denial_response(ProblemError(code, detail).response())
+    else:
+        await websocket.close()
 
 
 async def _refuse(websocket: WebSocket, problem: ProblemError, code: int) -> None:

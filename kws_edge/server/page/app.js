@@ -6,7 +6,7 @@ import * as server from "./server.js";
 import * as view from "./view.js";
 
 const $ = (id) => document.getElementById(id);
-const STATES = { warming_up: "Warming up: it needs one second.", silence: "Listening: silence.", listening: "Listening: there is sound." };
+const STATES = { warming_up: "Warming up.", silence: "Listening: silence.", listening: "Listening: there is sound." };
 
 let known = []; // what the server has
 let showBars = () => {};
@@ -57,7 +57,7 @@ async function start() {
     opened.microphone = await Microphone.open((chunk) => opened.stream?.send(chunk), end);
     opened.stream = new (where().Stream)($("model").value, (message) => {
       if (message.type === "hello") thresholds = message.thresholds;
-      if (message.type === "event") view.heard(message);
+      if (message.type === "event") view.heard(message, model().labels);
       if (message.type === "hop") hop(message, thresholds);
     }, end);
     session = opened;

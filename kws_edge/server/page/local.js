@@ -1,17 +1,15 @@
 // The model in this browser, on onnxruntime-web: answers as the server gives them, and no audio leaves the machine.
-//
-// Clips are answered by the server's rules. The live mode has the server's windows and smoothing, and gives a word once;
-// it has no noise gate, and writes no "not sure" into the log.
 
+import { Decision, isWord } from "./decision.js";
+import { decode, isSilent } from "./decode.js";
+import { HopStream, isClipped } from "./hops.js";
 import { RATE } from "./resampler.js";
-import { description } from "./server.js";
+import { description, modelFile } from "./server.js";
 
 const TARGET = 0.995;
-const SILENCE_PEAK = 10 ** (-70 / 20);
 const STEP = RATE / 10;
 const BATCH = 16;
-const REFRACTORY = 0.8; // s between two words
-const REARM = 3; // hops without the last word, before it can come again
+const MOST_WAITING = 20; // chunks; 2 s
 
 let loaded = {}; // name → promise of a model
 
@@ -28,7 +26,7 @@ async function load(name) {
   const ort = await import(new URL("ort.wasm.min.mjs", folder));
   ort.env.wasm.wasmPaths = folder.href;
   ort.env.wasm.numThreads = 1; // more would need a page that is isolated from all others
-  const session = await ort.InferenceSession.create(new URL(`${name}.onnx`, folder).href);
+  const session = await ort.InferenceSession.create(await modelFile(name));
   return { ort, session, about: await description(name) };
 }
 
@@ -47,29 +45,8 @@ async function run({ ort, session, about }, windows) {
   }));
 }
 
-// The largest deviation from the mean.
-function peak(samples) {
-  const mean = samples.reduce((a, b) => a + b, 0) / samples.length;
-  return samples.reduce((most, x) => Math.max(most, Math.abs(x - mean)), 0);
-}
-
-const isSilent = (samples) => peak(samples) < SILENCE_PEAK;
-
 function thresholdOf({ thresholds, score }) {
   return (thresholds[score].find(({ target }) => target === TARGET) ?? thresholds[score][0]).threshold;
-}
-
-async function decode(file) {
-  let audio;
-  try {
-    audio = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(await file.arrayBuffer());
-  } catch {
-    throw new Error(`${file.name}: this browser cannot read it as audio`);
-  }
-  const channels = Array.from({ length: audio.numberOfChannels }, (_, i) => audio.getChannelData(i));
-  const sounding = channels.filter((channel) => !isSilent(channel));
-  const used = sounding.length ? sounding : channels;
-  return used[0].map((_, i) => used.reduce((sum, channel) => sum + channel[i], 0) / used.length);
 }
 
 // A clip of up to one input is one window; in a longer one each second is tried, a tenth apart.
@@ -83,6 +60,19 @@ function cut(samples, { window, hop, frames }) {
   return starts.map((start) => ({ start, samples: samples.subarray(start, start + length) }));
 }
 
+// Why the answer of a window that the network saw is withheld, or null.
+function withheld({ about }, { samples }, guess, uncertainty) {
+  if (uncertainty > thresholdOf(about)) return isClipped(samples) ? "clipped" : "uncertain";
+  if (isWord(guess)) return null;
+  return guess === "_silence_" ? "silence" : "unknown_word";
+}
+
+// Whether an answer speaks for a recording rather than another: a word, what the network saw, the rest.
+function outranks(one, other, score) {
+  const rank = ({ reason, guess }) => (reason ? 2 : 0) + (guess ? 0 : 1);
+  return rank(one) < rank(other) || (rank(one) === rank(other) && one[score] < other[score]);
+}
+
 export async function classify(file, name) {
   const used = await model(name);
   const { about } = used;
@@ -90,31 +80,31 @@ export async function classify(file, name) {
   if (samples.length < about.front_end.window) throw new Error(`${file.name}: too short`);
   const windows = cut(samples, about.front_end);
   const heard = windows.filter((window) => !isSilent(window.samples));
-  const K = about.labels.length;
-  let best = { window: windows[0], alpha: Array(K).fill(1), entropy: 1, vacuity: 1 };
+  const nothing = { alpha: Array(about.labels.length).fill(1), entropy: 1, vacuity: 1 };
+  let best = { window: windows[0], guess: null, reason: "silence", ...nothing };
   for (let i = 0; i < heard.length; i += BATCH) {
     const batch = heard.slice(i, i + BATCH);
     const outputs = await run(used, batch.map((window) => window.samples));
     outputs.forEach((output, j) => {
-      if (best.guess === undefined || output[about.score] < best[about.score]) {
-        best = { window: batch[j], ...output, guess: about.labels[output.alpha.indexOf(Math.max(...output.alpha))] };
-      }
+      const guess = about.labels[output.alpha.indexOf(Math.max(...output.alpha))];
+      const reason = withheld(used, batch[j], guess, output[about.score]);
+      const answer = { window: batch[j], guess, reason, ...output };
+      if (outranks(answer, best, about.score)) best = answer;
     });
   }
-  const threshold = thresholdOf(about);
-  const reason = best.guess === undefined ? "silence" : best[about.score] > threshold ? "uncertain" : null;
+  const { window, guess, reason, alpha, entropy, vacuity } = best;
   return {
-    label: reason ? null : best.guess,
-    guess: best.guess ?? null,
+    label: reason ? null : guess,
+    guess,
     reason,
-    probability: Math.max(...best.alpha) / best.alpha.reduce((a, b) => a + b),
-    alpha: best.alpha,
-    entropy: best.entropy,
-    vacuity: best.vacuity,
+    probability: Math.max(...alpha) / alpha.reduce((a, b) => a + b),
+    alpha,
+    entropy,
+    vacuity,
     score: about.score,
-    threshold,
-    start: best.window.start / RATE,
-    end: (best.window.start + best.window.samples.length) / RATE,
+    threshold: thresholdOf(about),
+    start: window.start / RATE,
+    end: (window.start + window.samples.length) / RATE,
     seconds: samples.length / RATE,
     warnings: [],
   };
@@ -124,58 +114,53 @@ export async function classify(file, name) {
 export class Stream {
   constructor(name, onMessage, onEnd) {
     this.onMessage = onMessage;
-    this.window = new Float32Array(RATE);
-    this.count = 0; // of samples so far
-    this.before = null; // p and vacuity of the last hop, for the smoothing
-    this.word = { label: null, time: -Infinity, released: REARM };
+    this.waiting = this.lost = 0; // chunks, and samples of those that were left out
     this.work = model(name).then((used) => {
+      const { about } = used;
+      if (!about.decision) throw new Error(`${name} is not calibrated: there is no threshold to decide by.`);
       this.used = used;
-      onMessage({ type: "hello", thresholds: { [used.about.score]: thresholdOf(used.about) } });
+      this.hops = new HopStream(Math.round(about.window * RATE));
+      this.decision = new Decision(about);
+      onMessage({ type: "hello", window: about.window, thresholds: about.decision.thresholds });
     });
-    this.work.catch((error) => onEnd(error.message));
+    this.end = (error) => {
+      if (!this.closed) onEnd(error.message);
+      this.closed = true;
+    };
+    this.work.catch(this.end);
   }
 
+  // Takes a chunk, an ArrayBuffer of int16; where this machine is too slow, it is left out and counted as a gap.
   send(chunk) {
+    if (!this.hops || this.closed) return;
     const samples = Float32Array.from(new Int16Array(chunk), (x) => x / 32768);
-    this.work = this.work.then(() => this.closed || this.hop(samples));
-    this.work.catch(() => {}); // said by the constructor
-  }
-
-  async hop(samples) {
-    const { labels } = this.used.about;
-    this.window.copyWithin(0, samples.length);
-    this.window.set(samples, RATE - samples.length);
-    this.count += samples.length;
-    const rms = Math.sqrt(samples.reduce((sum, x) => sum + x * x, 0) / samples.length);
-    let now = { p: Array(labels.length).fill(1 / labels.length), vacuity: 1 };
-    let state = this.count < RATE ? "warming_up" : "silence";
-    if (this.count >= RATE && !isSilent(this.window)) {
-      state = "listening";
-      const [{ alpha, vacuity }] = await run(this.used, [this.window]);
-      const sum = alpha.reduce((a, b) => a + b);
-      now = { p: alpha.map((a) => a / sum), vacuity };
+    if (this.waiting === MOST_WAITING) {
+      this.lost += samples.length;
+      return;
     }
-    const before = this.before ?? now;
-    this.before = now;
-    const probability = now.p.map((p, i) => (p + before.p[i]) / 2);
-    const vacuity = (now.vacuity + before.vacuity) / 2;
-    const entropy = -probability.reduce((sum, p) => sum + (p > 0 ? p * Math.log(p) : 0), 0) / Math.log(labels.length);
-    const time = this.count / RATE;
-    this.onMessage({ type: "hop", state, level: Math.max(-100, 20 * Math.log10(rms)), probability, entropy, vacuity });
-    this.decide({ time, probability, entropy, vacuity });
+    const { lost } = this;
+    this.lost = 0;
+    this.waiting++;
+    this.work = this.work.then(() => this.closed || this.take(samples, lost)).finally(() => this.waiting--);
+    this.work.catch(this.end);
   }
 
-  decide({ time, probability, entropy, vacuity }) {
-    const { labels, score } = this.used.about;
-    const best = probability.indexOf(Math.max(...probability));
-    const label = labels[best];
-    const accepted = !label.startsWith("_") && { entropy, vacuity }[score] <= thresholdOf(this.used.about);
-    this.word.released = accepted && label === this.word.label ? 0 : this.word.released + 1;
-    if (this.word.released >= REARM) this.word.label = null;
-    if (!accepted || label === this.word.label || time - this.word.time < REFRACTORY) return;
-    this.word = { label, time, released: 0 };
-    const numbers = { probability: probability[best], entropy, vacuity };
-    this.onMessage({ type: "event", label, guess: label, reason: null, start: Math.max(0, time - 1), end: time, ...numbers });
+  async take(samples, lost) {
+    if (lost) this.hops.gap(lost);
+    for (const hop of this.hops.push(samples)) {
+      let output = null;
+      if (hop.window) {
+        const [{ alpha, vacuity }] = await run(this.used, [hop.window]);
+        const sum = alpha.reduce((a, b) => a + b);
+        output = { p: alpha.map((a) => a / sum), vacuity };
+      }
+      const { now, events } = this.decision.step(hop, output);
+      const { time, level, noise, warmingUp } = hop;
+      const { probability, vacuity, entropy } = now;
+      const state = warmingUp ? "warming_up" : output ? "listening" : "silence";
+      this.onMessage({ type: "hop", time, state, level, noise, probability, vacuity, entropy });
+      events.forEach(this.onMessage);
+    }
   }
 
   close() {

@@ -13,11 +13,14 @@ export function useKey(text) {
   key = text;
 }
 
-async function call(path, options = {}) {
+async function request(path, options = {}) {
   const response = await fetch(path, { ...options, headers: key ? { Authorization: `Bearer ${key}` } : {} });
-  const body = await response.json();
-  if (!response.ok) throw new Problem(body);
-  return body;
+  if (!response.ok) throw new Problem(await response.json());
+  return response;
+}
+
+async function call(path, options) {
+  return (await request(path, options)).json();
 }
 
 export async function models() {
@@ -26,6 +29,11 @@ export async function models() {
 
 export function description(model) {
   return call(`v1/models/${encodeURIComponent(model)}`);
+}
+
+// A model with its front end, as the bytes of an ONNX file.
+export async function modelFile(model) {
+  return new Uint8Array(await (await request(`browser/${encodeURIComponent(model)}.audio.onnx`)).arrayBuffer());
 }
 
 export function classify(file, model) {

@@ -76,9 +76,9 @@ function answer(item, said, when, details) {
   return item;
 }
 
-function words({ label, guess, reason, probability, alpha }) {
+function words({ label, guess, reason, probability }, K) {
   if (label) return label;
-  const standsOut = guess && probability > 1 / alpha.length + 0.1;
+  const standsOut = guess && probability > 1 / K + 0.1;
   return `not sure (${reason.replace("_", " ")})${standsOut ? `, perhaps ${guess}` : ""}`;
 }
 
@@ -91,18 +91,19 @@ function first(list, item) {
   while (list.children.length > MOST) list.lastChild.remove();
 }
 
-export function heard(event) {
+// An event of a model with these labels.
+export function heard(event, labels) {
   $("heard").textContent = event.label ?? "not sure";
   $("heard").classList.toggle("unsure", !event.label);
   $("log-empty").hidden = true;
   const item = element("li", event.label ? "" : "unsure");
-  first($("log"), answer(item, words(event), `${event.start.toFixed(1)} s`, numbers(event)));
+  first($("log"), answer(item, words(event, labels.length), `${event.start.toFixed(1)} s`, numbers(event)));
 }
 
 export function classified(name, result) {
   const where = `${result.start.toFixed(2)}–${result.end.toFixed(2)} s of ${result.seconds.toFixed(2)} s`;
   const details = [name, numbers(result), ...result.warnings].join("; ");
-  first($("answers"), answer(element("li", result.label ? "" : "unsure"), words(result), where, details));
+  first($("answers"), answer(element("li", result.label ? "" : "unsure"), words(result, result.alpha.length), where, details));
 }
 
 export function refused(text) {

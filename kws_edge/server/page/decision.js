@@ -1,0 +1,104 @@
+// From hops to events: each spoken word once, and "not sure" once for what might have been a word. The rule, and why it
+// is so, are in kws_edge/decision.py; what a page of this server says is what its streams say.
+
+import { HOP } from "./hops.js";
+
+const SPEECH = 9; // dB above the noise floor
+const MIN_SPEECH = 0.2; // s
+const MAX_SPEECH = 3;
+const PAUSE = 0.6;
+const ROUNDING = 1e-6;
+
+// A label that begins with an underscore is a class of what is no word.
+export const isWord = (label) => !label.startsWith("_");
+
+export class Decision {
+  // `labels`, `decision` and `window` are those of a model's description.
+  constructor({ labels, decision, window }) {
+    this.labels = labels;
+    this.settings = decision;
+    this.window = window;
+    this.firstScore = Object.keys(decision.thresholds)[0];
+    this.nothing = { p: Array(labels.length).fill(1 / labels.length), vacuity: 1 };
+    this.past = Array(Math.max(1, Math.round(decision.smoothing / HOP))).fill(this.nothing);
+    this.rearm = Math.max(1, Math.round(decision.rearm / HOP));
+    this.armed = true;
+    this.released = 0; // hops on end
+    this.word = null; // that of the last event
+    this.eventTime = -Infinity;
+    this.episode = null; // {start, last, accepted, clipped, best}: sound above the noise floor
+  }
+
+  // A hop, and what the network said of its window, {p, vacuity}, or null: {now, events}.
+  step({ time, level, noise, clipped }, output) {
+    const now = this.average(output ?? this.nothing);
+    const { accepted, released } = this.judge(now);
+    const events = [];
+    if (accepted && this.episode) this.episode.accepted = true;
+    const abstention = this.follow(time, now, { clipped, speech: level > noise + SPEECH, heard: output !== null });
+    if (abstention) events.push(abstention);
+    this.released = released || now.guess !== this.word ? this.released + 1 : 0;
+    this.armed ||= this.released >= this.rearm;
+    if (accepted && this.armed && time - this.eventTime >= this.settings.refractory - ROUNDING) {
+      Object.assign(this, { armed: false, released: 0, word: now.guess, eventTime: time });
+      events.push(this.event(now, time, null));
+    }
+    return { now, events };
+  }
+
+  // The mean over the last windows.
+  average(output) {
+    this.past.push(output);
+    this.past.shift();
+    const mean = (of) => this.past.reduce((sum, one) => sum + of(one), 0) / this.past.length;
+    const probability = this.labels.map((_, i) => mean(({ p }) => p[i]));
+    const nats = -probability.reduce((sum, p) => sum + (p > 0 ? p * Math.log(p) : 0), 0);
+    const guess = this.labels[probability.indexOf(Math.max(...probability))];
+    return { guess, probability, vacuity: mean(({ vacuity }) => vacuity), entropy: nats / Math.log(this.labels.length) };
+  }
+
+  // Whether it may be said, and whether it is far enough from that for a word to come again.
+  judge({ guess, probability, ...scores }) {
+    const { thresholds, labels, hysteresis } = this.settings;
+    let accepted = isWord(guess) && Math.max(...probability) >= this.settings.probability;
+    let released = false;
+    for (const [score, general] of Object.entries(thresholds)) {
+      const threshold = labels[guess]?.[score] ?? general;
+      accepted &&= scores[score] <= threshold;
+      released ||= scores[score] > threshold + hysteresis * (1 - threshold);
+    }
+    return { accepted, released };
+  }
+
+  // Carries the episode on; its abstention where it ends without a word.
+  follow(time, now, { clipped, speech, heard }) {
+    let event = null;
+    let { episode } = this;
+    if (episode && time - (speech ? HOP : 0) - episode.last >= PAUSE - ROUNDING) {
+      const length = episode.last - episode.start;
+      const utterance = length >= MIN_SPEECH - ROUNDING && length <= MAX_SPEECH + ROUNDING;
+      if (episode.best && utterance && !episode.accepted) {
+        const unknown = isWord(episode.best.guess) ? "uncertain" : "unknown_word";
+        event = this.event(episode.best, time, episode.clipped ? "clipped" : unknown);
+      }
+      episode = null;
+    }
+    if (speech && !episode) episode = { start: Math.max(0, time - HOP), accepted: false, clipped: false, best: null };
+    if (episode) {
+      if (speech) episode.last = time;
+      episode.clipped ||= clipped;
+      if (heard && !(episode.best?.[this.firstScore] <= now[this.firstScore])) episode.best = now;
+    }
+    this.episode = episode;
+    return event;
+  }
+
+  event({ guess, probability, vacuity, entropy }, time, reason) {
+    const { episode } = this;
+    let [start, end] = [Math.max(0, time - this.window), time];
+    if (episode && reason) [start, end] = [episode.start, episode.last];
+    else if (episode && episode.last > start) [start, end] = [Math.max(start, episode.start), episode.last];
+    const numbers = { probability: Math.max(...probability), vacuity, entropy };
+    return { type: "event", label: reason ? null : guess, guess, reason, start, end, time, ...numbers };
+  }
+}
