@@ -11,6 +11,7 @@ from kws_export.cli.report import report
 from kws_export.cli.score import score
 from kws_export.cli.sweep import sweep
 from kws_export.cli.train import train
+from kws_export.cli.zoo import zoo
 
 
 class _OneLineErrors(click.Group):
@@ -32,5 +33,5 @@ def main() -> None:
     """Train evidential keyword spotters and export them as self-describing ONNX files."""
 
 
-for command in (train, sweep, score, report, export, quantise, download, inspect):
+for command in (train, sweep, score, report, export, quantise, zoo, download, inspect):
     main.add_command(command)
