@@ -206,6 +206,17 @@ def test_averaged_weights_are_the_mean_of_the_steps_with_fading_memory(tones: Pa
     torch.testing.assert_close(saved, expected)
 
 
+def test_two_processes_do_not_train_in_one_folder(tones: Path, tmp_path: Path) -> None:
+    first, second = start(tones, tmp_path, epochs=1), start(tones, tmp_path, epochs=1)
+
+    def meanwhile(step: int, steps: int, loss: float) -> None:
+        with pytest.raises(SettingError, match="another process trains in"):
+            tone_words.run(second)
+
+    first.run(meanwhile, lambda result: None)
+    assert tone_words.run(second) == []  # the first has done it meanwhile
+
+
 def test_a_finished_run_stays_as_it_is(tones: Path, tone_run: Path) -> None:
     before = (tone_run / "last.pt").read_bytes()
     assert tone_words.run(start(tones, tone_run)) == []

@@ -13,9 +13,10 @@ import logging
 import math
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -177,14 +178,21 @@ class Trainer:
         ----------
         progress : called after each step with (step, steps, loss).
         report : called after each epoch, once its checkpoint is on disk.
+
+        Raises
+        ------
+        SettingError : another process trains in the folder; the loss or the gradients are no longer finite.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        while self.epoch < self.recipe.epochs:
-            result = self._train_epoch(progress)
-            self.epoch += 1
-            if self.world.is_main:
-                self._save(result)
-                report(result)
+        with _alone(self.folder) if self.world.is_main else nullcontext():
+            if (self.folder / "last.pt").exists():
+                self._resume()  # from where another process may have taken it meanwhile
+            while self.epoch < self.recipe.epochs:
+                result = self._train_epoch(progress)
+                self.epoch += 1
+                if self.world.is_main:
+                    self._save(result)
+                    report(result)
 
     def _train_epoch(self, progress: Callable[[int, int, float], None]) -> EpochResult:
         r, started = self.recipe, time.perf_counter()
@@ -415,6 +423,24 @@ def _noises(recipe: Recipe, data_root: Path) -> list[npt.NDArray[np.float32]]:
                 f"background noise {name} in {data_root} has {noise.size} samples; expected 1.3 s or more"
             )
     return list(noises.values())
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in a folder, until this one is done or gone. Unix only."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingError(f"another process trains in {folder}; wait for it, or give another folder") from None
+        except OSError:  # a file system without locks
+            _log.warning("cannot lock %s: make sure that nothing else trains there", folder)
+        yield
 
 
 def _write(path: Path, checkpoint: dict[str, Any]) -> None:
