@@ -325,7 +325,7 @@ def in_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
         yield client
 
 
-BOTH_MODES = ("stream", "stream-step", "softmax")
+BOTH_MODES = ("stream", "softmax")
 """Models with and without padding, in windows of a second and of all that the network takes in."""
 
 SAMPLES = Path(kws_edge.__file__).parent / "samples"

@@ -19,9 +19,11 @@ from kws_edge import evidence
 from kws_edge.audio import SAMPLE_RATE, load
 from kws_edge.decision import Event, StreamSettings, decide
 from kws_edge.errors import AudioError, DeviceError, SettingError
+from kws_edge.evaluation import evaluate
 from kws_edge.hops import FLOOR_MIN, HopStream, trace
 from kws_edge.mfcc import mfcc
-from kws_edge.model import KeywordModel, shipped_models
+from kws_edge.model import DEFAULT_TARGET, KeywordModel, shipped_models
+from kws_edge.scenes import Word
 from kws_edge.sources import Block
 from kws_edge.spotter import Spotter, State
 
@@ -481,7 +483,8 @@ def test_streaming_is_as_accurate_as_clips(shipped: KeywordModel, data: Path) ->
     vocabulary = [word for word in shipped.labels if (data / "speech_commands" / word).is_dir()][:20]
     clips = [(word, clip) for word in vocabulary for clip in spoken(data, word, 200 // len(vocabulary))]
     offline = sum(shipped.classify(clip, SAMPLE_RATE).label == word for word, clip in clips) / len(clips)
-    online = sum(labels(Spotter(shipped).push(in_a_room(clip))) == [word] for word, clip in clips) / len(clips)
+    at_its_threshold = [Spotter(shipped, target=DEFAULT_TARGET).push(in_a_room(clip)) for _, clip in clips]
+    online = sum(labels(found) == [word] for found, (word, _) in zip(at_its_threshold, clips, strict=True)) / len(clips)
     assert online >= offline - 0.02
 
 
@@ -497,17 +500,30 @@ def minutes(paths: list[Path], count: float) -> Iterator[Any]:
     pytest.skip(f"{left / SAMPLE_RATE:.0f} s of recordings are missing in {paths[0].parent}")
 
 
+def said_in_test_other(paths: list[Path]) -> list[Word]:
+    """The words in recordings of LibriSpeech that are joined in this order."""
+    track = (Path(__file__).parent / "words_in_test_other.tsv").read_text().splitlines()
+    rows = [line.split("\t") for line in track if not line.startswith("#")]
+    words, start = [], 0.0
+    for path in paths:
+        for name, first, last, label in rows:
+            if name == path.stem:
+                words.append(Word(label, start + float(first), start + float(last)))
+        start += len(load(path).samples) / SAMPLE_RATE
+    return words
+
+
 @pytest.mark.parametrize("kind", ["noise", "speech"])
 def test_ten_minutes_without_the_words_stay_under_the_target(
     shipped: KeywordModel, data: Path, kind: str, record_property: Any
 ) -> None:  # case 46
-    if not shipped.metadata.stream:
-        pytest.skip(f"model {shipped.name} is not calibrated on streams")
     noise = [*sorted((data / "esc10").glob("*/3-*")), *sorted((data / "speech_commands/_background_noise_").iterdir())]
     speech = sorted((data / "libri_speech" / "test-other").iterdir())
     hops = trace(shipped, minutes(noise if kind == "noise" else speech, 10))
     events = decide(shipped.metadata, hops, StreamSettings.of(shipped.metadata))
-    accepted = sum(event.label is not None for event in events)
-    record_property("false_accepts_per_hour", accepted * 6)
-    record_property("abstentions_per_hour", (len(events) - accepted) * 6)
-    assert accepted <= 1  # a sixth of an hour at a target of 0.5 or 1 an hour
+    words = said_in_test_other(speech) if kind == "speech" else []
+    report = evaluate(events, words, float(hops.time[-1]), shipped.labels)
+    record_property("false_accepts_per_hour", report.false_accepts * 6)
+    record_property("abstentions_per_hour", report.abstentions * 6)
+    assert report.false_accepts <= 1  # one more is above the limit of 10 an hour that it was calibrated for
+    assert report.abstentions > 10  # it did listen
