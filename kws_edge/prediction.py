@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.metadata import Score
+from kws_edge.metadata import Score, is_word
 
 F32 = npt.NDArray[np.float32]
 
@@ -29,9 +29,9 @@ class Reason(StrEnum):
     """Samples that are NaN, infinite or far beyond full scale."""
 
 
-def stands_out(probability: float, labels: int) -> bool:
-    """Whether the most probable of so many labels is worth naming to a person: a tenth more than chance gives it."""
-    return probability > 1 / labels + 0.1
+def worth_naming(guess: str | None, probability: float, labels: int) -> bool:
+    """Whether a guess is worth telling a person: a word, and a tenth more probable than chance among so many labels."""
+    return guess is not None and is_word(guess) and probability > 1 / labels + 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

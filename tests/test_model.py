@@ -28,7 +28,7 @@ from kws_edge.audio import load, measure
 from kws_edge.errors import AudioError, ModelError, ProviderError, SettingError
 from kws_edge.mfcc import FrontEnd, mfcc, pad
 from kws_edge.model import KeywordModel, shipped_models
-from kws_edge.prediction import Reason
+from kws_edge.prediction import Reason, worth_naming
 from kws_edge.variants import VARIANTS
 from kws_edge.windows import cut
 
@@ -567,3 +567,13 @@ def test_real_words_outside_the_vocabulary_are_mostly_abstained_from(words: Word
         path for word in ("bird", "marvin", "sheila") for path in sorted((data / "speech_commands" / word).iterdir())
     ]
     assert np.mean([words.model.classify(clip).abstained for clip in clips]) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("guess", "probability", "named"),
+    [("yes", 0.2, True), ("yes", 0.15, False), ("_unknown_", 0.9, False), (None, 0.05, False)],
+)
+def test_a_guess_is_worth_naming_where_it_is_a_word_that_stands_out(
+    guess: str | None, probability: float, named: bool
+) -> None:
+    assert worth_naming(guess, probability, 20) is named

@@ -81,8 +81,7 @@ def classify(
     else:
         answering = _here(model, target, score, provider, strict)
     with answering as (decides, ask):
-        if not as_json:
-            click.echo(f"{'ANSWER':10} {'PROBABILITY':>11} {decides.upper():>7}  {'SECONDS':15} FILE")
+        head = "" if as_json else f"{'ANSWER':10} {'PROBABILITY':>11} {decides.upper():>7}  {'SECONDS':15} FILE\n"
         for name in _expand(files):
             try:
                 with _source(name) as source, _progress(name) as progress:
@@ -91,7 +90,9 @@ def classify(
                 click.echo(f"Error: {error}", err=True)
                 unreadable += 1
             else:
-                click.echo(_as_json(name, prediction) if as_json else _as_text(name, prediction))
+                # The head comes with the first answer: a server may yet refuse what it is asked.
+                click.echo(head + (_as_json(name, prediction) if as_json else _as_text(name, prediction)))
+                head = ""
     ctx.exit(1 if unreadable else 0)
 
 
@@ -173,10 +174,10 @@ def _as_json(name: str, prediction: "Prediction") -> str:
 
 
 def _as_text(name: str, p: "Prediction") -> str:
-    from kws_edge.prediction import stands_out
+    from kws_edge.prediction import worth_naming
 
     answer = click.style(f"{p.label or 'not sure':10}", fg="yellow" if p.abstained else "green")
     numbers = f"{p.probability:11.3f} {p.uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
-    perhaps = f", perhaps {p.guess}" if p.guess and stands_out(p.probability, len(p.alpha)) else ""
+    perhaps = f", perhaps {p.guess}" if worth_naming(p.guess, p.probability, len(p.alpha)) else ""
     why = f"  ({p.reason}{perhaps})" if p.reason else ""
     return f"{answer} {numbers} {click.format_filename(name)}{why}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from kws_edge.prediction import stands_out
+from kws_edge.prediction import worth_naming
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -194,7 +194,7 @@ def _bar(text: "Text", name: str, fraction: float, value: str, colour: str, mark
 
 
 def _line(event: "Event") -> str:
-    perhaps = f", perhaps {event.guess}" if stands_out(event.probability, len(event.alpha)) else ""
+    perhaps = f", perhaps {event.guess}" if worth_naming(event.guess, event.probability, len(event.alpha)) else ""
     answer = event.label or f"not sure ({event.reason}{perhaps})"
     return (
         f"{_clock(event.start)}-{_clock(event.end)}  {answer:38} probability {event.probability:.3f}  "
