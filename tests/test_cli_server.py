@@ -108,7 +108,9 @@ def test_what_cannot_be_read_gets_a_line_with_its_path_and_the_rest_an_answer(se
     assert [json.loads(line)["label"] for line in result.stdout.splitlines()] == ["high", "low", "mid", None]
     broken, large, gone = result.stderr.splitlines()
     assert broken.startswith("Error: words/broken.wav: not readable")
-    assert large == "Error: words/large.wav: expected a body of at most 1000000 bytes"
+    assert large.startswith(
+        "Error: words/large.wav: expected a body of at most 1000000 bytes, the server's --max-body; cut it"
+    )
     assert gone.startswith("Error: gone.wav: No such file")
 
 
@@ -135,7 +137,16 @@ def test_a_file_that_ends_early_is_answered_with_a_warning_as_here(  # case 10
     ],
 )
 def test_what_the_server_cannot_be_asked_ends_the_command(server: str, options: list[str], said: str) -> None:
-    assert said in refused(run("classify", "words", "--json", "--server", server, *options))
+    result = run("classify", "words", "--server", server, *options)
+    assert said in refused(result)
+    assert result.stdout == ""  # no head of a table that does not come
+
+
+def test_a_clip_that_is_too_long_for_the_server_is_told_its_setting(path: Path) -> None:
+    with live_server(path, max_clip_seconds=2) as client:
+        line = refused(run("classify", "words.wav", "--json", "--server", str(client.base_url)), 1)
+    assert line.startswith("Error: words.wav: ")
+    assert "expected at most 2 s, the server's --max-clip-seconds" in line
 
 
 @pytest.mark.parametrize("options", [["--provider", "cpu"], ["--strict"]])
@@ -352,7 +363,20 @@ def test_something_else_at_that_address_is_one_line(
 )
 def test_a_server_of_another_version_is_one_line(status: int, answer: Any) -> None:
     with something_else(status, json.dumps(answer).encode()) as url:
-        assert "expected kws-edge of the same version" in refused(run("classify", "words", "--server", url, "--json"))
+        assert "kws-edge of the same version" in refused(run("classify", "words", "--server", url, "--json"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_address_with_the_path_of_a_route_is_said_with_it(server: str, command: list[str]) -> None:
+    line = refused(run(*command, "--json", "--server", f"{server.rstrip('/')}/v1"))
+    assert f"{server.rstrip('/')}/v1/v1/" in line
+    assert "expected the address of a server without its /v1" in line
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_tls_to_a_server_without_it_is_told_the_address_that_would_do(server: str, command: list[str]) -> None:
+    line = refused(run(*command, "--json", "--server", server.replace("http://", "https://")))
+    assert line.endswith(f"expected TLS there, or {server}")
 
 
 def test_without_the_client_its_extra_is_named(server: str) -> None:
@@ -362,4 +386,5 @@ def test_without_the_client_its_extra_is_named(server: str) -> None:
             [sys.executable, "-c", code, *command, "--server", server], capture_output=True, text=True, check=False
         )
         assert done.returncode == 2
-        assert done.stderr == "Error: httpx is not installed; pip install 'kws-edge[client]'\n"
+        expected = "in a checkout of kws-edge, pip install '.[client]'"
+        assert done.stderr == f"Error: the client needs httpx, which is not installed; {expected}\n"

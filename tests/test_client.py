@@ -20,6 +20,7 @@ from tiny_model import TONES, save
 
 from kws_edge import AudioError, KeywordModel, Prediction, SettingError, Spotter
 from kws_edge.client import AsyncClient, Client, ServerError
+from kws_edge.client.asynchronous import _read_in_thread
 from kws_edge.decision import Event
 from kws_edge.sources import Block, WavFile
 
@@ -187,6 +188,17 @@ def test_samples_that_are_refused_are_an_audio_error(client: Client) -> None:
         list(client.listen([Block(np.full(1600, np.nan, np.float32))] * 5))
 
 
+@pytest.mark.parametrize("source", ["clip.wav", 3, [np.zeros(1600, np.float32)]], ids=["path", "number", "arrays"])
+def test_what_gives_no_blocks_is_refused_with_what_does(client: Client, server: httpx.Client, source: Any) -> None:
+    async def run() -> None:
+        async with AsyncClient(str(server.base_url)) as asynchronous:
+            [event async for event in asynchronous.listen(source)]
+
+    for listen in (lambda: list(client.listen(source)), lambda: asyncio.run(run())):
+        with pytest.raises(SettingError, match=r"expected one that gives Block, as WavFile\(path\)"):
+            listen()
+
+
 # Errors
 
 
@@ -226,6 +238,7 @@ def test_a_key_is_given_to_both_kinds_of_route(path: Path) -> None:
             with pytest.raises(ServerError) as refused:
                 client.models()
             assert refused.value.code == "unauthorized"
+            assert "expected Client(url, key=...)" in str(refused.value)
             with pytest.raises(ServerError) as refused:
                 list(client.listen([]))
             assert refused.value.code == "unauthorized"
@@ -265,7 +278,8 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
 def test_without_its_packages_the_client_names_the_extra() -> None:
     code = "import sys; sys.modules['httpx'] = None\nfrom kws_edge.client import Client\nClient('http://h')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "DependencyError: httpx is not installed; pip install 'kws-edge[client]'" in run.stderr
+    assert "DependencyError: the client needs httpx, which is not installed; in a checkout" in run.stderr
+    assert "pip install '.[client]'" in run.stderr
 
 
 # asyncio
@@ -308,3 +322,85 @@ def test_errors_of_the_async_client_are_the_same(server: httpx.Client) -> None:
                 [event async for event in client.listen(later([]), words={"nope"})]
 
     asyncio.run(run())
+
+
+def test_a_source_that_is_not_for_asyncio_is_read_in_a_thread_and_closed(
+    server: httpx.Client, model: KeywordModel, recording: Path
+) -> None:
+    file = WavFile(recording)
+
+    async def run() -> list[Event]:
+        async with AsyncClient(str(server.base_url)) as client:
+            return [event async for event in client.listen(file)]
+
+    found, expected = asyncio.run(run()), list(Spotter(model).listen(WavFile(recording)))
+    assert len(found) == len(expected) > 0
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+    assert list(file) == []  # closed
+
+
+class Waiting:
+    """A source that waits between blocks, as a microphone does; `taken` blocks were asked of it."""
+
+    def __init__(self, pause: float) -> None:
+        self.pause, self.taken, self.closed = pause, 0, False
+
+    def __iter__(self) -> Iterator[Block]:
+        for block in [*blocks(speech()), *blocks(np.zeros(16_000 * 600, np.int16))]:
+            if self.closed:
+                return
+            time.sleep(self.pause)
+            self.taken += 1
+            yield block
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_source_that_waits_does_not_hold_up_the_loop_and_ends_with_the_iteration(server: httpx.Client) -> None:
+    source, longest = Waiting(0.01), 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - began)
+
+    async def run() -> None:
+        watching = asyncio.create_task(watch())
+        async with AsyncClient(str(server.base_url)) as client:
+            events = client.listen(source)
+            assert (await anext(events)).label == "high"
+            await events.aclose()  # type: ignore[attr-defined]
+        watching.cancel()
+
+    asyncio.run(run())
+    assert source.closed
+    assert longest < 1
+
+
+def test_a_source_is_read_no_more_than_a_second_ahead() -> None:
+    source = Waiting(0)
+
+    async def run() -> None:
+        read = _read_in_thread(source)
+        await anext(read)
+        await asyncio.sleep(0.3)
+        assert source.taken <= 12
+        await read.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+
+
+def test_an_error_of_a_source_in_a_thread_reaches_the_listener(server: httpx.Client) -> None:
+    def failing() -> Iterator[Block]:
+        yield Block(np.zeros(1600, np.float32))
+        raise AudioError("the file is damaged")
+
+    async def run() -> None:
+        async with AsyncClient(str(server.base_url)) as client:
+            [event async for event in client.listen(failing())]
+
+    with pytest.raises(AudioError, match="damaged"):
+        asyncio.run(run())

@@ -21,17 +21,25 @@ from test_server_stream import speech
 from tiny_model import METADATA, TONES, save
 
 import kws_edge
+from kws_edge import KeywordModel
 from kws_edge.audio import load
 from kws_edge.decision import Decision, StreamSettings
 from kws_edge.hops import DEFAULT_HOP, HopStream, window_seconds
+from kws_edge.server.settings import RUNTIME
 
 GET_USER_MEDIA = "navigator.mediaDevices.getUserMedia"
+MARKS = "[...document.querySelectorAll('.limit:not([hidden])')]"
 CLICK = "document.querySelector('#microphone').click()"
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> KeywordModel:
+    return KeywordModel.load(path)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +90,14 @@ def test_while_it_listens_it_shows_what_the_model_sees(page: Page, server: httpx
     assert server.get("/health/ready").json()["streams"] == 0
 
 
+def test_the_mark_is_at_the_threshold_before_anything_is_heard(page: Page, model: KeywordModel) -> None:
+    page.wait(f"{MARKS}.length === 1")
+    ((score, threshold),) = StreamSettings.of(model.metadata).thresholds.items()
+    assert page.text(f"#{score} .value") == f"–, threshold {threshold:.3f}"
+    assert page.js(f"{MARKS}.map((e) => +e.style.getPropertyValue('--limit'))") == [pytest.approx(threshold)]
+    assert page.js("document.querySelectorAll('.meter.over').length") == 0
+
+
 def test_a_file_is_answered_as_by_the_api(page: Page, server: httpx.Client, tmp_path: Path) -> None:
     file = tmp_path / "clip.wav"
     file.write_bytes(wav(tone(TONES["mid"])))
@@ -109,10 +125,16 @@ def test_it_asks_for_a_key_where_one_is_needed(path: Path, browser: Page) -> Non
         browser.call("Page.navigate", url=str(server.base_url))
         browser.wait("document.querySelector('#key-form') && !document.querySelector('#key-form').hidden")
         assert browser.text("#problem") == "This server asks for an API key."
+        assert browser.text("#state") == "Listening needs the API key."
+        controls = "['#microphone', '#file'].map((id) => document.querySelector(id).disabled)"
+        assert browser.js(controls) == [True, True]
+        assert browser.js(f"{MARKS}.length") == 0
         browser.js(
             f"document.querySelector('#key').value = {KEY!r}; document.querySelector('#key-form button').click()"
         )
         browser.wait("document.querySelectorAll('#bars li').length === 3")
+        assert browser.js(controls) == [False, False]
+        assert browser.text("#state") == "The microphone is off."
         browser.js(CLICK)
         browser.wait("document.querySelectorAll('#log li').length >= 1", 30)
         browser.js(CLICK)
@@ -319,7 +341,7 @@ def in_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
     if not runtime:
         pytest.skip("needs onnxruntime-web: npm pack onnxruntime-web, and KWS_EDGE_ORT_WEB set to its dist folder")
     folder = tmp_path_factory.mktemp("browser")
-    for name in ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"):
+    for name in RUNTIME:
         shutil.copy(Path(runtime) / name, folder)
     with live_server(*map(Path, BOTH_MODES), browser=folder) as client:
         yield client

@@ -24,7 +24,7 @@ from kws_edge import KeywordModel, Spotter
 from kws_edge.prediction import Reason
 from kws_edge.server import schemas
 from kws_edge.server.app import create_app
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import RUNTIME, Settings
 
 WAV = {"Content-Type": "audio/wav"}
 
@@ -268,7 +268,11 @@ def test_silence_is_an_abstention_not_an_error(server: httpx.Client) -> None:  #
         ({"target": "high"}, "target"),
         ({"score": "p"}, "score"),
         ({"score": "vacuity", "target": "0.99"}, "vacuity at 0.995"),
-        ({"taget": "0.99"}, "taget"),
+        ({"taget": "0.99"}, "taget: no such parameter; expected some of model, target, score"),
+        ({"target": "99.5"}, "target: '99.5'; expected a number above 0 and below 1 (0.995 for 99.5 %)"),
+        ({"target": "high"}, "target: 'high'; expected a number above 0 and below 1"),
+        ({"score": "both"}, "score: 'both'; expected one of entropy, vacuity"),
+        ({"model": "m" * 201}, "expected up to 200 characters"),
     ],
 )
 @pytest.mark.parametrize("route", ["/v1/classify", "/v1/classify/batch"])
@@ -313,7 +317,27 @@ def test_a_body_that_is_not_as_described_is_refused(  # case 84
 
 def test_two_files_for_one_clip_are_refused(server: httpx.Client) -> None:
     form = [("file", ("a.wav", b"RIFF")), ("file", ("b.wav", b"RIFF"))]
-    assert "Maximum number of files is 1" in problem(server.post("/v1/classify", files=form), 400, "malformed")
+    said = problem(server.post("/v1/classify", files=form), 400, "malformed")
+    assert said == "more files than 1; expected one file; /v1/classify/batch takes several"
+
+
+def test_a_parameter_in_the_form_is_told_where_it_belongs(server: httpx.Client) -> None:
+    response = server.post("/v1/classify", files={"file": b"RIFF"}, data={"model": "tiny"})
+    said = problem(response, 422, "invalid-parameter")
+    assert "'model'" in said
+    assert "?model=NAME" in said
+
+
+def test_a_body_without_its_type_is_told_how_curl_gives_one(server: httpx.Client) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # what curl --data-binary says by itself
+    said = problem(server.post("/v1/classify", content=b"RIFF", headers=form), 415, "unsupported-media-type")
+    assert "curl -H 'Content-Type: audio/wav'" in said
+
+
+@pytest.mark.parametrize("route", ["/v1/classify", "/v1/classify/batch"])
+def test_a_parameter_that_is_given_twice_is_refused(server: httpx.Client, route: str) -> None:
+    response = server.post(f"{route}?target=0.99&target=0.995", files={"file": b"RIFF"})
+    assert problem(response, 422, "invalid-parameter") == "target: given more than once; expected one value"
 
 
 def test_an_empty_file_in_a_form_is_refused(server: httpx.Client) -> None:  # case 84
@@ -385,6 +409,8 @@ def test_without_thresholds_nothing_is_decided(tmp_path: Path) -> None:
 def test_the_model_for_the_page_asks_for_the_key_that_all_else_asks_for(tmp_path: Path) -> None:
     model = save(tmp_path)
     (tmp_path / "tiny.audio.onnx").write_bytes(b"the model with its front end")
+    for name in RUNTIME:
+        (tmp_path / name).touch()
     with live_server(model, browser=tmp_path, api_keys=(KEY,)) as server:
         problem(server.get("/browser/tiny.audio.onnx"), 401, "unauthorized")
         assert (
@@ -411,6 +437,7 @@ def test_a_load_balancer_may_ask_for_the_head_alone(server: httpx.Client, url: s
 
 def test_metrics_count_requests_and_answers(path: Path) -> None:
     with live_server(path) as server:
+        server.get("/page/app.js")
         server.post("/v1/classify", content=wav(tone(TONES["low"])), headers=WAV)
         server.post("/v1/classify", content=wav(np.zeros(16_000)), headers=WAV)
         server.get("/nothing")
@@ -419,6 +446,7 @@ def test_metrics_count_requests_and_answers(path: Path) -> None:
     assert 'kws_edge_predictions_total{model="tiny",outcome="silence"} 1.0' in text
     assert 'kws_edge_requests_total{method="POST",route="/v1/classify",status="200"} 2.0' in text
     assert 'kws_edge_requests_total{method="GET",route="unmatched",status="404"} 1.0' in text
+    assert 'kws_edge_requests_total{method="GET",route="/page/*",status="200"} 1.0' in text
 
 
 def test_a_request_keeps_the_id_that_it_came_with(server: httpx.Client) -> None:
@@ -467,7 +495,7 @@ def test_the_description_says_how_a_clip_can_be_sent(openapi: dict[str, Any]) ->
 def test_a_server_that_was_told_to_stop_is_alive_but_not_ready(path: Path) -> None:
     async def ask() -> tuple[httpx.Response, httpx.Response]:
         app = create_app(Settings.load(models=(str(path),)))
-        app.state.service.stopping.set()
+        app.state.service.draining = True
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
             return await client.get("/health/live"), await client.get("/health/ready")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -22,12 +23,13 @@ from hypothesis import strategies as st
 from live_server import KEY, Process, live_server
 from test_server import WAV, problem, tone, wav
 from tiny_model import TONES, save
+from websockets.sync.client import connect
 
 from kws_edge.cli import main
 from kws_edge.errors import SettingError
 from kws_edge.server.limits import Places, RateLimiter
 from kws_edge.server.problems import CODES, ProblemError
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import OTHER_VARIABLES, Settings, mistyped_variables
 
 CLIP = wav(tone(TONES["mid"]))
 
@@ -253,7 +255,8 @@ def test_hours_in_a_few_bytes_do_not_hold_a_thread_for_longer_than_the_time_limi
 
 def test_more_files_than_a_batch_may_have_are_refused(small: httpx.Client) -> None:
     form = [("files", ("a.wav", b"RIFF"))] * 5
-    assert "Maximum number of files is 4" in problem(small.post("/v1/classify/batch", files=form), 400, "malformed")
+    said = problem(small.post("/v1/classify/batch", files=form), 400, "malformed")
+    assert said == "more files than 4; expected up to 4, the server's --max-clips"
 
 
 # Load
@@ -478,19 +481,101 @@ def test_settings_come_from_the_environment_and_what_is_given_outranks_it(monkey
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"port": 70_000}, "port: .*65535"),
-        ({"max_body": 0}, "max_body: "),
-        ({"workers": "many"}, "workers: "),
-        ({"max_clips": 100, "max_queue": 50}, "max_clips 100 is over max_queue 50"),
-        ({"no_such": 1}, "no_such: "),
-        ({"api_keys": "short"}, "api_keys: a key of 16 to 256"),
-        ({"idle_timeout": float("nan")}, "idle_timeout: "),
+        ({"port": 70_000}, "--port / KWS_EDGE_PORT: 70000; expected a whole number from 0 to 65535$"),
+        ({"max_body": "8M"}, r"--max-body / KWS_EDGE_MAX_BODY: '8M'; expected a whole number .* \(bytes\)$"),
+        ({"workers": "many"}, "--workers / KWS_EDGE_WORKERS: 'many'; expected a whole number from 1 to 64$"),
+        ({"max_clips": 100, "max_queue": 50}, "--max-clips 100 is over --max-queue 50"),
+        ({"no_such": 1}, "--no-such / KWS_EDGE_NO_SUCH: no such setting"),
+        ({"api_keys": "short"}, "^KWS_EDGE_API_KEYS: a key of 16 to 256"),
+        ({"idle_timeout": float("nan")}, r"--idle-timeout .*: nan; expected a number above 0 up to 3600 \(seconds\)$"),
+        ({"client_rate": "-1"}, "--client-rate .*: '-1'; expected a number of 0 or more$"),
+        ({"strict": "perhaps"}, "--strict .*: 'perhaps'; expected true or false$"),
+        ({"log_level": "loud"}, "--log-level .*: 'loud'; expected one of debug, info, warning, error$"),
+        ({"workers": "9" * 200}, "--workers .*…; expected"),
+        ({"trusted_proxies": "10.0.0.0/8, proxy"}, "--trusted-proxies .*: 'proxy'; expected an address"),
+        ({"trusted_proxies": "10.0.0.1/8"}, "--trusted-proxies .*: '10.0.0.1/8'; expected an address"),
+        ({"cors_origins": "https://example.org/"}, "--cors-origins .*: 'https://example.org/'; expected an origin"),
+        ({"cors_origins": "example.org"}, "--cors-origins .*: 'example.org'; expected an origin"),
+        ({"cors_origins": "https://Example.org"}, "--cors-origins .*: 'https://Example.org'; expected an origin"),
+        ({"cors_origins": "https://example.org:443"}, "--cors-origins .*:443'; expected an origin"),
+        ({"browser": "/nowhere"}, "--browser .*: '/nowhere' lacks ort.wasm.min.mjs, .*; expected a folder"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError, match=said) as refused:
         Settings.load(**given)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("keys", ["", " ", ",", " , "])
+def test_keys_that_are_set_and_empty_do_not_let_everybody_in(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KWS_EDGE_API_KEYS", keys)
+    with pytest.raises(SettingError, match="KWS_EDGE_API_KEYS: no key in it; expected KEY,KEY"):
+        Settings.load()
+
+
+def test_what_may_be_named_is_taken() -> None:
+    settings = Settings.load(
+        trusted_proxies="192.0.2.1, 10.0.0.0/8, ::1, 2001:db8::/32",
+        cors_origins="https://example.org, http://localhost:3000, http://[::1]:8080, chrome-extension://abc, *",
+    )
+    assert (len(settings.trusted_proxies), len(settings.cors_origins)) == (4, 5)
+
+
+def test_mistyped_variables_are_named_with_what_may_be_meant_and_those_of_others_are_not() -> None:
+    environment = ["KWS_EDGE_MAX_BODDY", "KWS_EDGE_SERVICE_XYZ", "kws_edge_port", "PATH", *OTHER_VARIABLES]
+    environment += [f"KWS_EDGE_{name.upper()}" for name in Settings.model_fields]
+    found = dict(mistyped_variables(environment))
+    assert found == {"KWS_EDGE_MAX_BODDY": "KWS_EDGE_MAX_BODY", "KWS_EDGE_SERVICE_XYZ": found["KWS_EDGE_SERVICE_XYZ"]}
+
+
+def test_every_variable_that_the_repository_reads_is_known_to_the_server() -> None:
+    root = Path(__file__).parent.parent
+    files = [file for folder in ("kws_edge", "export", "tests") for file in (root / folder).rglob("*.py")]
+    read = {
+        name
+        for file in files
+        for name in re.findall(r"""(?:environ(?:\.get)?[\[(]|_VARIABLE = )["'](KWS_EDGE_\w+)""", file.read_text())
+    }
+    assert read
+    assert list(mistyped_variables(read)) == []
+
+
+def started(path: Path, *arguments: str, **environment: str) -> list[dict[str, Any]]:
+    """What the log of a server holds that is started and stopped."""
+    code = "from kws_edge.cli import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--models", str(path), "--port", "0", *arguments]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    assert process.stderr
+    lines = []
+    for line in process.stderr:
+        lines.append(json.loads(line))
+        if "startup complete" in line:
+            process.terminate()
+    assert process.wait(10) == 0
+    return lines
+
+
+def test_the_log_says_at_the_start_who_may_call_and_what_was_mistyped(path: Path) -> None:
+    lines = started(path, "--host", "0.0.0.0", KWS_EDGE_MAX_BODDY="1")
+    assert next(line for line in lines if line["message"] == "listening")["api_keys"] is False
+    warnings = [line["message"] for line in lines if line["level"] == "warning"]
+    assert warnings == [
+        "variable KWS_EDGE_MAX_BODDY: no such setting, and left out; KWS_EDGE_MAX_BODY is one",
+        next(m for m in warnings if m.endswith("whoever reaches it may call; KWS_EDGE_API_KEYS would ask for a key")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "environment"),
+    [("127.0.0.1", {}), ("0.0.0.0", {"KWS_EDGE_API_KEYS": KEY})],
+)
+def test_where_nobody_else_or_only_holders_of_a_key_may_call_nothing_is_warned_of(
+    path: Path, host: str, environment: dict[str, str]
+) -> None:
+    lines = started(path, "--host", host, **environment)
+    assert next(line for line in lines if line["message"] == "listening")["api_keys"] is bool(environment)
+    assert [line for line in lines if line["level"] == "warning"] == []
 
 
 def test_keys_are_not_shown() -> None:
@@ -515,7 +600,7 @@ def test_a_request_in_progress_is_answered_after_the_signal_to_stop(path: Path) 
             while piece := sock.recv(65_536):
                 answer += piece
     assert answer.startswith(b"HTTP/1.1 200 ")
-    assert server.process.wait(10) in (0, -signal.SIGTERM)
+    assert server.process.wait(10) == 0
 
 
 def test_what_is_not_done_within_the_grace_time_is_told_so(path: Path) -> None:
@@ -536,7 +621,35 @@ def test_what_is_not_done_within_the_grace_time_is_told_so(path: Path) -> None:
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"not-ready" in answer
     assert "traceback" not in "".join(server.lines).lower()
-    assert server.process.wait(10) in (0, -signal.SIGTERM)
+    assert server.process.wait(10) == 0
+
+
+def test_while_it_drains_it_is_not_ready_and_answers_all_the_same(path: Path) -> None:
+    server = Process("--models", str(path), "--drain-seconds", "1.5")
+    with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as stream:
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        while httpx.get(f"{server.url}/health/ready").status_code == 200:
+            assert time.monotonic() < began + 1
+        assert httpx.get(f"{server.url}/health/live").status_code == 200
+        assert httpx.post(f"{server.url}/v1/classify", content=CLIP, headers=WAV).status_code == 200
+        stream.send(bytes(3200))
+        with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as another:
+            assert json.loads(another.recv())["type"] == "hello"
+        assert time.monotonic() < began + 1.5
+        assert json.loads(stream.recv())["type"] == "hello"
+        assert json.loads(stream.recv())["problem"]["type"].endswith("not-ready")
+        assert time.monotonic() > began + 1.4
+    assert "traceback" not in "".join(server.lines).lower()
+    assert server.process.wait(10) == 0
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_drain(path: Path) -> None:
+    server = Process("--models", str(path), "--drain-seconds", "60")
+    for _ in range(2):
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    assert server.process.wait(10) == 130
 
 
 def test_no_log_line_holds_audio_or_keys(path: Path) -> None:
@@ -564,12 +677,21 @@ def test_an_address_that_is_taken_is_refused_in_one_line(path: Path) -> None:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert run.stderr.splitlines()[-1].startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")
+    assert run.stderr.endswith("expected --port with one that is free, or 0\n")
+
+
+@pytest.mark.parametrize("host", ["host.invalid", "192.0.2.1", "a" * 300])  # RFC 2606, RFC 5737
+def test_an_address_that_is_not_here_is_not_taken_for_a_port_that_is(path: Path, host: str) -> None:
+    refused = CliRunner().invoke(main, ["serve", "--models", str(path), "--host", host])
+    assert refused.exit_code == 2
+    assert "expected --host with an address of this machine" in refused.output
+    assert "port" not in refused.output.splitlines()[-1]
 
 
 def test_a_flag_that_cannot_be_is_refused_in_one_line_and_every_setting_but_the_keys_is_a_flag() -> None:
     refused = CliRunner().invoke(main, ["serve", "--max-body", "-1"])
     assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
-    assert "max_body" in refused.output
+    assert "--max-body / KWS_EDGE_MAX_BODY: '-1'" in refused.output
     text = CliRunner().invoke(main, ["serve", "--help"]).output
     for name in Settings.model_fields:
         assert f"--{name.replace('_', '-')}" in text or name == "api_keys"

@@ -23,7 +23,8 @@ PATIENCE = 30.0
 server_option = click.option(
     "--server",
     metavar="URL",
-    help=f"Ask this `kws-edge serve` instead, as http://HOST:8765; its API key, if any, comes from ${KEY_VARIABLE}.",
+    help=f"Ask this `kws-edge serve` instead, as http://HOST:8765; its API key, if any, comes from ${KEY_VARIABLE}. "
+    "Needs the extra client.",
 )
 
 

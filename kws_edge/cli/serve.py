@@ -17,8 +17,8 @@ class _Serve(click.Command):
             from kws_edge.server.settings import ENV_PREFIX, Settings
         except ImportError as error:
             raise DependencyError(
-                f"the server needs {error.name}, which is not installed; pip install 'kws-edge[server]', "
-                "or in a checkout pip install '.[server]'"
+                f"the server needs {error.name}, which is not installed; in a checkout of kws-edge, "
+                "pip install '.[server]'"
             ) from None
         return [
             click.Option(
@@ -48,7 +48,7 @@ def serve(**given: Any) -> None:
     Every option can come from the environment instead, under the name in its brackets. API keys come from there
     alone: KWS_EDGE_API_KEYS=KEY,KEY. Sizes are in bytes, times in seconds, lists are a,b.
 
-    Exit status: 0 stopped; 2 a setting, model or address that cannot be used.
+    Exit status: 0 stopped by SIGTERM; 2 a setting, model or address that cannot be used; 130 stopped by Ctrl-C.
     """
     from kws_edge.server.app import serve as run
     from kws_edge.server.settings import Settings

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Sequence
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from kws_edge.client import wire
@@ -12,13 +13,18 @@ from kws_edge.decision import Event
 from kws_edge.errors import AudioError
 from kws_edge.metadata import Score
 from kws_edge.prediction import Prediction
-from kws_edge.sources import Block
+from kws_edge.sources import AudioSource, Block
 from kws_edge.spotter import Snapshot
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 T = TypeVar("T")
+
+_AHEAD = 10
+"""Blocks, of a tenth of a second, that are read before they can be sent."""
+
+_ENDED = object()
 
 
 class AsyncClient:
@@ -79,7 +85,7 @@ class AsyncClient:
 
     async def listen(
         self,
-        source: AsyncIterable[Block],
+        source: AudioSource | Iterable[Block] | AsyncIterable[Block],
         *,
         model: str | None = None,
         words: Collection[str] | None = None,
@@ -88,15 +94,20 @@ class AsyncClient:
         target: float | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
     ) -> AsyncIterator[Event]:
-        """As `Client.listen`, from a source that is iterated by `async for`, in a task."""
+        """As `Client.listen`. A source that is not for `async for` is read in a thread, a second ahead at most."""
         from websockets.exceptions import ConnectionClosed
 
+        wire.check_source(source, AsyncIterable, Iterable)
+        if isinstance(source, AsyncIterable):
+            blocks, close = source, None
+        else:
+            blocks, close = _read_in_thread(source), getattr(source, "close", None)
         parameters = wire.stream_parameters(model, words, hop, score, target, posteriors=watch is not None)
         failed: list[Exception] = []
 
         async def send() -> None:
             try:
-                async for block in source:
+                async for block in blocks:
                     for message in wire.messages(block, hello):
                         await ws.send(message)
                 await ws.send(wire.FINISH)
@@ -106,9 +117,10 @@ class AsyncClient:
                 failed.append(error)
                 await ws.close()
 
-        ws, hello, closing = await self._open(parameters)
-        sender = asyncio.create_task(send())
+        sender: asyncio.Task[None] | None = None
         try:
+            ws, hello, closing = await self._open(parameters)
+            sender = asyncio.create_task(send())
             with reaching(self._address.url):
                 async with closing:
                     if watch:
@@ -123,7 +135,10 @@ class AsyncClient:
                 raise failed[0] from None
             raise
         finally:
-            sender.cancel()
+            if sender:
+                sender.cancel()
+            if close:
+                close()
 
     async def _ask(self, request: wire.Request[T]) -> T:
         patience = Patience(self._patience)
@@ -147,3 +162,40 @@ class AsyncClient:
                         return ws, wire.hello(await ws.recv()), stack.pop_all()
             except ServerError as error:
                 await asyncio.sleep(patience.wait(error))
+
+
+async def _read_in_thread(source: AudioSource | Iterable[Block]) -> AsyncIterator[Block]:
+    """The blocks of a source whose iteration waits.
+
+    Raises what that raises.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[Any] = asyncio.Queue()  # of blocks, and last an exception or `_ENDED`
+    room, given_up = threading.Semaphore(_AHEAD), threading.Event()
+
+    def read() -> None:
+        last: object = _ENDED
+        try:
+            for block in source:
+                room.acquire()
+                if given_up.is_set():
+                    return
+                loop.call_soon_threadsafe(queue.put_nowait, block)
+        except Exception as error:
+            last = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(queue.put_nowait, last)
+
+    threading.Thread(target=read, name="kws-edge-client", daemon=True).start()
+    try:
+        while True:
+            block = await queue.get()
+            if block is _ENDED:
+                return
+            if isinstance(block, Exception):
+                raise block
+            room.release()
+            yield block
+    finally:
+        given_up.set()
+        room.release()

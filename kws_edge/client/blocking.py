@@ -129,12 +129,13 @@ class Client:
 
         Raises
         ------
-        SettingError : words, hop, score or target that are not possible.
+        SettingError : words, hop, score or target that are not possible, or a source that does not give blocks.
         AudioError : samples that are NaN, infinite or far beyond full scale.
         ServerError : the server cannot be reached, is full, or ended the stream.
         """
         from websockets.exceptions import ConnectionClosed
 
+        wire.check_source(source, Iterable)
         parameters = wire.stream_parameters(model, words, hop, score, target, posteriors=watch is not None)
         failed: list[Exception] = []
 

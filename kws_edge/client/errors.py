@@ -1,12 +1,16 @@
 """What can go wrong with a server, as errors of the package, and how long to try again."""
 
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kws_edge.errors import AudioError, KwsEdgeError, SettingError
+
+if TYPE_CHECKING:
+    from websockets.http11 import Response
 
 BUSY: Final = ("overloaded", "too-many-requests", "not-ready")
 """Problems that pass: the same call may succeed later."""
@@ -32,15 +36,21 @@ class ServerError(KwsEdgeError, OSError):
         self.code, self.retry_after = code, retry_after
 
 
-def error_of(problem: Mapping[str, Any], after: float | None = None, name: str = "") -> KwsEdgeError:
-    """The exception that a problem of the server is; an AudioError names what was sent."""
+def error_of(problem: Mapping[str, Any], after: float | None = None, name: str = "", url: str = "") -> KwsEdgeError:
+    """The exception that a problem of the server is; an AudioError names what was sent, one about a path the URL."""
     code, detail = str(problem["type"]).rpartition(":")[2], str(problem.get("detail", ""))
     if code in ("invalid-audio", "too-large"):
         return AudioError(named(detail, name))
     if code == "invalid-parameter" or (code == "not-found" and detail.startswith("model ")):
         return SettingError(detail)
     if code in ("not-found", "method-not-allowed"):
-        return another_version(ValueError(detail))
+        return ServerError(
+            f"{url}: {detail.partition(';')[0]}; expected the address of a server without its /v1, "
+            "and kws-edge of the same version there",
+            "version",
+        )
+    if code == "unauthorized":
+        detail = f"{detail.partition(';')[0]}; expected Client(url, key=...)"
     return ServerError(f"{problem.get('title', code)}: {detail}", code, after)
 
 
@@ -101,12 +111,28 @@ def reaching(url: str) -> Iterator[None]:
     except httpx.TimeoutException:
         raise ServerError(f"{url}: no answer in time; expected a kws-edge server that is not overloaded") from None
     except InvalidStatus as error:
-        raise foreign(url, error.response.status_code, error.response.headers) from None
+        raise _denied(url, error.response) from None
     except ConnectionClosed as error:
         raise ServerError(f"{url}: the stream was closed: {error}", "closed") from None
     except (httpx.HTTPError, WebSocketException) as error:
-        raise ServerError(f"{url}: {str(error) or type(error).__name__}; expected a kws-edge server there") from None
+        raise _unreachable(url, str(error) or type(error).__name__) from None
     except OSError as error:
         if isinstance(error, KwsEdgeError):
             raise
-        raise ServerError(f"{url}: {error.strerror or error}; expected a kws-edge server there") from None
+        raise _unreachable(url, str(error.strerror or error)) from None
+
+
+def _unreachable(url: str, why: str) -> ServerError:
+    """The error that a connection is which cannot be made, or was cut off."""
+    plain = url.startswith("https:") and "SSL" in why and "CERTIFICATE" not in why
+    expected = f"TLS there, or http{url.removeprefix('https')}" if plain else "a kws-edge server there"
+    return ServerError(f"{url}: {why}; expected {expected}")
+
+
+def _denied(url: str, response: "Response") -> KwsEdgeError:
+    """The error that an answer is which refuses the handshake of a stream."""
+    try:
+        problem = json.loads(response.body or b"")
+        return error_of(problem, retry_after(response.headers), url=f"{url}/v1/stream")
+    except (ValueError, KeyError, TypeError):
+        return foreign(url, response.status_code, response.headers)

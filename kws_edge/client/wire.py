@@ -81,7 +81,10 @@ class Address:
             import httpx
             import websockets  # noqa: F401
         except ImportError as missing:
-            raise DependencyError(f"{missing.name} is not installed; pip install 'kws-edge[client]'") from None
+            raise DependencyError(
+                f"the client needs {missing.name}, which is not installed; in a checkout of kws-edge, "
+                "pip install '.[client]'"
+            ) from None
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL:
@@ -132,14 +135,15 @@ class Request(Generic[T]):
 
     def answer(self, response: "httpx.Response") -> T:
         """What the response says, or the error that it tells of."""
+        url = str(response.url.copy_with(query=None))
         try:
             body = response.json()
         except ValueError:
             body = None
         if not isinstance(body, dict) or not (response.is_success or "type" in body):
-            raise foreign(str(response.url.copy_with(query=None)), response.status_code, response.headers)
+            raise foreign(url, response.status_code, response.headers)
         if not response.is_success:
-            raise error_of(body, retry_after(response.headers), self.name)
+            raise error_of(body, retry_after(response.headers), self.name, url)
         try:
             return self.read(body)
         except (KeyError, TypeError, AttributeError, ValueError) as e:
@@ -203,8 +207,22 @@ def stream_parameters(
     return {**given, "rate": SAMPLE_RATE}
 
 
+_SOURCE: Final = "one that gives Block, as WavFile(path) or Microphone()"
+
+
+def check_source(source: object, *kinds: type) -> None:
+    """Raise a SettingError where a source is of no kind that can be iterated."""
+    if not isinstance(source, kinds):
+        raise SettingError(f"a source of type {type(source).__name__}; expected {_SOURCE}")
+
+
 def messages(block: Block, hello: Hello) -> Iterator[bytes | str]:
-    """What a block is on the wire, in messages of up to a second that the server takes."""
+    """What a block is on the wire, in messages of up to a second that the server takes.
+
+    Raises SettingError where a source gave something else.
+    """
+    if not isinstance(block, Block):
+        raise SettingError(f"a source that gives {type(block).__name__}; expected {_SOURCE}")
     if block.dropped:
         yield json.dumps({"type": "gap", "samples": block.dropped})
     size = min(SAMPLE_RATE, hello.max_message // 4)

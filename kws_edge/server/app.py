@@ -2,15 +2,22 @@
 
 import asyncio
 import contextlib
+import errno
+import ipaddress
 import logging
+import os
+import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -25,9 +32,11 @@ from kws_edge.server.limits import CloseUnread
 from kws_edge.server.observe import Observer, configure_logging
 from kws_edge.server.schemas import Classified, ProblemDetails
 from kws_edge.server.service import Service, installed_version
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import Settings, mistyped_variables
 
 PAGE: Final = Path(__file__).parent / "page"
+
+_log = logging.getLogger("kws_edge.server")
 
 _SWITCH_INTERVAL: Final = 0.001
 """Seconds for which a thread may keep the interpreter while another waits for it. With Python's own 5 ms the event loop
@@ -35,6 +44,9 @@ waits longer for the threads that decode, and fewer clips a second are answered 
 
 _STREAMS_END, _CLOSE_ANSWERED = 2.0, 0.2
 """Seconds for streams to be told that the server stops, and for their clients to answer the close."""
+
+_DRAIN_STEP: Final = 0.05
+"""Seconds between two looks whether to stop at once."""
 
 _SECURITY: Final = {
     "Bearer": {"type": "http", "scheme": "bearer", "description": "Where the server was started with API keys."},
@@ -76,6 +88,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.service = service
     for error in problems.HANDLED:
         app.add_exception_handler(error, problems.answer)
+    app.add_exception_handler(RequestValidationError, rest.wrong_query)
     app.include_router(rest.v1)
     app.include_router(rest.router)
     app.include_router(stream.router)
@@ -92,27 +105,40 @@ def create_app(settings: Settings) -> FastAPI:
 def serve(settings: Settings) -> None:
     """Serve until told to stop by a signal; what is in progress then has `shutdown_grace` seconds.
 
+    SIGTERM is an order, so that it ends the process with status 0; Ctrl-C raises KeyboardInterrupt as ever.
+
     Raises
     ------
     ModelError, SettingError, ProviderError : the models cannot be served, or the address cannot be listened on.
     """
     prepare_process(settings)
-    Server(settings).run([_listen(settings)])
+    server = Server(settings)
+    sock = _listen(settings)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again once it has stopped
+    server.run([sock])
 
 
 def prepare_process(settings: Settings) -> None:
-    """What concerns the whole process that serves: its log, and how its threads take turns."""
+    """What concerns the whole process that serves: its log, its environment, and how its threads take turns."""
     configure_logging(settings.log_level)
+    for name, meant in mistyped_variables(os.environ):
+        hint = f"; {meant} is one" if meant else ""
+        _log.warning(f"variable {name}: no such setting, and left out{hint}")
     sys.setswitchinterval(_SWITCH_INTERVAL)
 
 
 class Server(uvicorn.Server):
-    """The app in uvicorn. Told to stop, it says that it is not ready, then ends the streams, then all else."""
+    """The app in uvicorn.
+
+    Told to stop, it says that it is not ready and goes on for `drain_seconds`, so that a balancer sees it; then it ends
+    the streams, then all else.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Build the app; errors are those of `create_app`."""
         app = create_app(settings)
         self._service: Service = app.state.service
+        self._drain = settings.drain_seconds
         config = uvicorn.Config(
             app,
             http=limited(settings.head_timeout),
@@ -129,6 +155,10 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop. Streams first: uvicorn would cut them off, and a client that is sending would not hear why."""
+        self._service.draining = True
+        drained = time.monotonic() + self._drain
+        while time.monotonic() < drained and not self.force_exit:  # which a second Ctrl-C sets
+            await asyncio.sleep(_DRAIN_STEP)
         self._service.stopping.set()
         if self._service.open_streams:
             await asyncio.wait(self._service.open_streams, timeout=_STREAMS_END)
@@ -141,16 +171,33 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         sock = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise SettingError(f"cannot listen on {host}:{port}: {error.strerror}; expected a free port") from None
+    except (OSError, UnicodeError) as error:  # the latter for a name that cannot be one
+        code = 0 if isinstance(error, UnicodeError | socket.gaierror) else error.errno or 0
+        why = os.strerror(code) if code else "no such host"
+        expected = _EXPECTED_OF_ADDRESS.get(code, _AN_ADDRESS)
+        raise SettingError(f"cannot listen on {host}:{port}: {why}; expected {expected}") from None
     shown, port = sock.getsockname()[:2]
     url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
-    logging.getLogger("kws_edge.server").info("listening", extra={"fields": {"url": url}})
+    _log.info("listening", extra={"fields": {"url": url, "api_keys": bool(settings.api_keys)}})
+    if not settings.api_keys and not ipaddress.ip_address(shown).is_loopback:
+        _log.warning(f"{url}: whoever reaches it may call; KWS_EDGE_API_KEYS would ask for a key")
     return sock
 
 
+_AN_ADDRESS: Final = "--host with an address of this machine, as 127.0.0.1, or 0.0.0.0 for all of them"
+_EXPECTED_OF_ADDRESS: Final = {
+    errno.EADDRINUSE: "--port with one that is free, or 0",
+    errno.EACCES: "--port with one that this user may take, as 8765",
+}
+"""Why an address cannot be listened on → what would do; for all else it is `_AN_ADDRESS`."""
+
+
 class _Page(StaticFiles):
-    """The page's files, with the headers that keep it to itself."""
+    """The page's files, with the headers that keep it to itself, and one name for them all in log and metrics."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = SimpleNamespace(path=f"{scope['root_path']}/*")
+        await super().__call__(scope, receive, send)
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)

@@ -180,7 +180,10 @@ class InferencePool:
                 audio = load(_Body(clip, job))
                 seconds = len(audio.samples) / SAMPLE_RATE
                 if seconds > self._max_seconds:
-                    raise AudioError(f"{seconds:.1f} s of audio; expected at most {self._max_seconds:g} s")
+                    raise AudioError(
+                        f"{seconds:.1f} s of audio; expected at most {self._max_seconds:g} s, the server's "
+                        "--max-clip-seconds; a stream may be of any length"
+                    )
                 fe = clip.model.metadata.front_end
                 if fe.window <= len(audio.samples) <= fe.max_samples:
                     key = (id(clip.model), clip.target, clip.score, len(audio.samples))

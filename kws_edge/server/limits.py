@@ -34,7 +34,9 @@ async def read_chunks(request: Request, *, max_body: int, timeout: float) -> Asy
     announced = request.headers.get("Content-Length", "0")
     if not (announced.isascii() and announced.isdigit()):
         raise ProblemError("malformed", f"Content-Length {announced!r}; expected a number of bytes")
-    too_large = ProblemError("too-large", f"expected a body of at most {max_body} bytes")
+    too_large = ProblemError(
+        "too-large", f"expected a body of at most {max_body} bytes, the server's --max-body; cut it, or send FLAC"
+    )
     if int(announced) > max_body:
         raise too_large
     size = 0
@@ -61,8 +63,10 @@ class _MemoryParser(MultiPartParser):
     spool_max_size = 2**31
 
 
-async def read_form(request: Request, chunks: AsyncGenerator[bytes, None], *, max_files: int) -> FormData:
-    """Parse a multipart body.
+async def read_form(
+    request: Request, chunks: AsyncGenerator[bytes, None], *, max_files: int, expected: str
+) -> FormData:
+    """Parse a multipart body; `expected` is said where there are more files than max_files.
 
     Raises
     ------
@@ -71,6 +75,8 @@ async def read_form(request: Request, chunks: AsyncGenerator[bytes, None], *, ma
     try:
         return await _MemoryParser(request.headers, chunks, max_files=max_files, max_fields=8).parse()
     except MultiPartException as error:
+        if error.message.startswith("Too many files"):
+            raise ProblemError("malformed", f"more files than {max_files}; expected {expected}") from None
         raise ProblemError("malformed", f"multipart body: {error.message}") from None
 
 
@@ -86,7 +92,9 @@ async def read_files(form: FormData, field: str) -> list[tuple[str, bytes]]:
         if name != field or not isinstance(value, UploadFile):
             kind = "file" if isinstance(value, UploadFile) else "text"
             raise ProblemError(
-                "invalid-parameter", f"a {kind} in the field {name!r}; expected files in {field!r} alone"
+                "invalid-parameter",
+                f"a {kind} in the form's field {name!r}; expected a file in {field!r} alone: "
+                "parameters go into the query, as ?model=NAME",
             )
         files.append((value.filename or "", await value.read()))
     if not files:

@@ -1,15 +1,17 @@
 """Every refusal of the server: one exception, sent as the problem details of RFC 9457."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
-from fastapi.exceptions import RequestValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from kws_edge.errors import AudioError, KwsEdgeError, SettingError
+from kws_edge.server.wording import wrong
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -24,6 +26,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "unsupported-media-type": (415, "The content type or coding is not one that is read"),
     "invalid-audio": (422, "The audio cannot be used"),
     "invalid-parameter": (422, "A parameter is missing or wrong"),
+    "upgrade-required": (426, "This is a WebSocket"),
     "too-many-requests": (429, "This client asks too often"),
     "idle": (408, "No audio came for too long"),
     "internal": (500, "The server failed"),
@@ -82,10 +85,6 @@ class ProblemError(KwsEdgeError):
             return cls("invalid-audio", str(error))
         if isinstance(error, SettingError):
             return cls("invalid-parameter", str(error))
-        if isinstance(error, RequestValidationError):
-            errors = [{"parameter": str(e["loc"][-1]), "detail": e["msg"]} for e in error.errors()]
-            detail = "; ".join(f"{e['parameter']}: {e['detail']}" for e in errors)
-            return cls("invalid-parameter", detail, errors=errors)
         if isinstance(error, HTTPException):
             code = next((c for c, (status, _) in CODES.items() if status == error.status_code), "internal")
             detail = {
@@ -95,11 +94,26 @@ class ProblemError(KwsEdgeError):
             return cls(code, detail, headers=error.headers)
         return cls("internal", HTTPStatus(500).description)
 
+    @classmethod
+    def of_query(cls, errors: Sequence[ErrorDetails], fields: Mapping[str, FieldInfo]) -> "ProblemError":
+        """The problem that wrong parameters are, where a query takes these fields."""
+        listed = [{"parameter": str(e["loc"][-1]), "detail": wrong(e, fields, "parameter")} for e in errors]
+        detail = "; ".join(f"{e['parameter']}: {e['detail']}" for e in listed)
+        return cls("invalid-parameter", detail, errors=listed)
+
+
+def refuse_repeated(query: Iterable[tuple[str, str]]) -> None:
+    """Raise a ProblemError, invalid-parameter, where a parameter is given twice: which would count?"""
+    names = [name for name, _ in query]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ProblemError("invalid-parameter", f"{', '.join(twice)}: given more than once; expected one value")
+
 
 async def answer(request: Request, error: Exception) -> JSONResponse:
     """Exception handler of the app."""
     return ProblemError.of(error).response()
 
 
-HANDLED: tuple[type[Exception], ...] = (ProblemError, AudioError, SettingError, RequestValidationError, HTTPException)
+HANDLED: tuple[type[Exception], ...] = (ProblemError, AudioError, SettingError, HTTPException)
 """What `answer` is registered for; anything else is a failure of the program, and is logged."""

@@ -1,6 +1,6 @@
 """The same app as replicas of Ray Serve, for more than one process or machine.
 
-    pip install 'kws-edge[ray-serve]'
+    pip install '.[ray-serve]'  # in a checkout of kws-edge
     serve run kws_edge.server.ray_serve:build replicas=2
 
 Settings come from the environment (`KWS_EDGE_MODELS`, ...) where this is started. Every replica loads the models and
@@ -22,7 +22,9 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 try:
     from ray import serve
 except ImportError as error:
-    raise DependencyError(f"Ray Serve needs {error.name}; pip install 'kws-edge[ray-serve]'") from None
+    raise DependencyError(
+        f"Ray Serve needs {error.name}, which is not installed; in a checkout of kws-edge, pip install '.[ray-serve]'"
+    ) from None
 
 _HEALTH = 100
 """Requests besides uploads and streams that a replica takes at once: health, metrics, the page."""

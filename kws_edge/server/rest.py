@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import onnxruntime
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import FileResponse, Response
@@ -19,8 +20,9 @@ from kws_edge.model import DEFAULT_TARGET, KeywordModel
 from kws_edge.server import schemas
 from kws_edge.server.inference import Answer, Clip, Outcome
 from kws_edge.server.limits import read_chunks, read_files, read_form
-from kws_edge.server.problems import CODES, MEDIA_TYPE, ProblemError
+from kws_edge.server.problems import CODES, MEDIA_TYPE, ProblemError, refuse_repeated
 from kws_edge.server.service import Service, installed_version
+from kws_edge.server.wording import PERCENT
 
 FORM: Final = "multipart/form-data"
 AUDIO: Final = ("audio/*", "application/octet-stream")
@@ -63,6 +65,12 @@ _FILES: Final = {
 }
 
 
+async def wrong_query(_: Request, error: Exception) -> Response:
+    """Exception handler of the app for what FastAPI finds wrong with `Parameters`."""
+    assert isinstance(error, RequestValidationError)
+    return ProblemError.of_query(error.errors(), Parameters.model_fields).response()
+
+
 async def admitted(request: Request) -> str:
     """The caller, whose key and rate are in order, under the name by which its limits are counted."""
     return Service.of(request).admit(request)
@@ -84,11 +92,12 @@ class Parameters(BaseModel):
     ] = None
     target: Annotated[
         float,
+        PERCENT,
         Field(
             gt=0,
             lt=1,
             allow_inf_nan=False,
-            description="Accuracy that accepted clips should have; one that the model was calibrated for.",
+            description="Accuracy that accepted clips should have, a fraction; one that the model was calibrated for.",
         ),
     ] = DEFAULT_TARGET
     score: Annotated[
@@ -105,13 +114,16 @@ class Question:
     score: Score | None
 
     @classmethod
-    def of(cls, service: Service, given: Parameters) -> "Question":
+    def of(cls, request: Request, given: Parameters) -> "Question":
         """Check it, before any of the body is read.
 
         Raises
         ------
         SettingError : the model is not served, or not calibrated for this target.
+        ProblemError : invalid-parameter: one is given twice.
         """
+        refuse_repeated(request.query_params.multi_items())
+        service = Service.of(request)
         model = service.default_model if given.model is None else service.model(given.model)
         model.metadata.threshold(given.score or model.metadata.score, given.target)
         return cls(model, given.target, given.score)
@@ -141,15 +153,19 @@ async def classify(request: Request, client: Client, given: Annotated[Parameters
     the word is searched for; `start` and `end` say where it is.
     """
     service = Service.of(request)
-    question = Question.of(service, given)
+    question = Question.of(request, given)
     with service.uploads.take(client):
         kind = _content_type(request)
         if kind == FORM:
-            name, body = (await _read_files(request, "file", most=1))[0]
+            several = "one file; /v1/classify/batch takes several"
+            name, body = (await _read_files(request, "file", most=1, expected=several))[0]
         elif kind.startswith("audio/") or kind == AUDIO[1]:
             name, body = "", b"".join([chunk async for chunk in _chunks(request)])
         else:
-            raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {', '.join((FORM, *AUDIO))}")
+            raise ProblemError(
+                "unsupported-media-type",
+                f"Content-Type {kind!r}; expected {', '.join((FORM, *AUDIO))}, as curl -H 'Content-Type: audio/wav'",
+            )
         outcome = (await service.pool.classify([question.about(name, body)]))[0]
     if isinstance(outcome, Exception):
         raise outcome
@@ -166,12 +182,15 @@ async def classify(request: Request, client: Client, given: Annotated[Parameters
 async def classify_batch(request: Request, client: Client, given: Annotated[Parameters, Query()]) -> schemas.Batch:
     """Classify several clips in one request; what is wrong with one of them does not stop the others."""
     service = Service.of(request)
-    question = Question.of(service, given)
+    question = Question.of(request, given)
     with service.uploads.take(client):
         kind = _content_type(request)
         if kind != FORM:
-            raise ProblemError("unsupported-media-type", f"Content-Type {kind!r}; expected {FORM}")
-        files = await _read_files(request, "files", most=service.settings.max_clips)
+            raise ProblemError(
+                "unsupported-media-type", f"Content-Type {kind!r}; expected {FORM}, as curl -F files=@clip.wav"
+            )
+        most = service.settings.max_clips
+        files = await _read_files(request, "files", most=most, expected=f"up to {most}, the server's --max-clips")
         outcomes = await service.pool.classify([question.about(name, body) for name, body in files])
     return schemas.Batch(
         results=[_item(service, name, outcome) for (name, _), outcome in zip(files, outcomes, strict=True)]
@@ -220,7 +239,7 @@ async def live() -> schemas.Live:
 async def ready(request: Request) -> schemas.Ready:
     """Whether requests should be sent here; no key needed."""
     service = Service.of(request)
-    if service.stopping.is_set():
+    if service.draining:
         raise ProblemError("not-ready", "the server was told to stop; expected requests to go elsewhere")
     return schemas.Ready(
         instance=service.instance,
@@ -257,8 +276,8 @@ def _chunks(request: Request) -> Any:
     return read_chunks(request, max_body=settings.max_body, timeout=settings.body_timeout)
 
 
-async def _read_files(request: Request, field: str, most: int) -> list[tuple[str, bytes]]:
-    return await read_files(await read_form(request, _chunks(request), max_files=most), field)
+async def _read_files(request: Request, field: str, most: int, expected: str) -> list[tuple[str, bytes]]:
+    return await read_files(await read_form(request, _chunks(request), max_files=most, expected=expected), field)
 
 
 def _classified(service: Service, answer: Answer) -> schemas.Classified:

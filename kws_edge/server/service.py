@@ -32,7 +32,8 @@ class Service:
     ----------
     models : by name, the first of them by default.
     instance : a name that no other process has, for those that run behind one address.
-    stopping : set when the server was told to stop.
+    draining : the server was told to stop, and says that requests should go elsewhere; those that come are answered.
+    stopping : set when it stops, after that.
     open_streams : the tasks that serve them.
     """
 
@@ -44,6 +45,7 @@ class Service:
     uploads: Places
     streams: Places
     instance: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    draining: bool = False
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     open_streams: set[asyncio.Task[Any]] = field(default_factory=set)
 

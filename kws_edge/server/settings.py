@@ -1,15 +1,26 @@
 """Every setting of the server, once: its name is the flag (`--max-body`) and the variable (`KWS_EDGE_MAX_BODY`)."""
 
+import difflib
+import ipaddress
 import os
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, DirectoryPath, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from kws_edge.errors import SettingError
+from kws_edge.server.wording import BYTES, SECONDS, wrong
 
-ENV_PREFIX = "KWS_EDGE_"
+ENV_PREFIX: Final = "KWS_EDGE_"
+
+OTHER_VARIABLES: Final = ("KWS_EDGE_API_KEY", "KWS_EDGE_DATA", "KWS_EDGE_ORT_WEB")
+"""What other parts are told by the environment: the client's key, where the tests find recordings and a runtime."""
+
+RUNTIME: Final = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+"""The files of onnxruntime-web that the page loads."""
 
 
 def _split(value: Any) -> Any:
@@ -23,8 +34,52 @@ def _check_key(key: SecretStr) -> SecretStr:
     return key
 
 
+def _split_keys(value: Any) -> Any:
+    """The same, where nothing must not mean that everybody may call: somebody meant to name keys."""
+    keys = _split(value)
+    if isinstance(value, str) and not keys:
+        raise ValueError("no key in it; expected KEY,KEY, or the variable unset to let everybody in")
+    return keys
+
+
+def _check_origin(origin: str) -> str:
+    """As browsers send it, which is what it is compared with."""
+    if origin != "*" and (
+        not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+", origin)
+        or re.fullmatch(r"http://.*:80|https://.*:443", origin)
+    ):
+        raise ValueError(
+            f"{origin!r}; expected an origin as browsers send it, https://example.org or http://localhost:3000: "
+            "in small letters, with nothing after the host but a port that is not the usual one"
+        )
+    return origin
+
+
+def _check_proxy(address: str) -> str:
+    try:
+        if address != "*":
+            ipaddress.ip_network(address)
+    except ValueError:
+        raise ValueError(
+            f"{address!r}; expected an address, 192.0.2.1, a network without bits after its prefix, 10.0.0.0/8, "
+            "or * for everybody"
+        ) from None
+    return address
+
+
+def _check_runtime(folder: Path) -> Path:
+    missing = [name for name in RUNTIME if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{str(folder)!r} lacks {', '.join(missing)}; expected a folder with files of onnxruntime-web")
+    return folder
+
+
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-Keys = Annotated[tuple[Annotated[SecretStr, AfterValidator(_check_key)], ...], NoDecode, BeforeValidator(_split)]
+Origins = Annotated[tuple[Annotated[str, AfterValidator(_check_origin)], ...], NoDecode, BeforeValidator(_split)]
+Proxies = Annotated[tuple[Annotated[str, AfterValidator(_check_proxy)], ...], NoDecode, BeforeValidator(_split)]
+Keys = Annotated[tuple[Annotated[SecretStr, AfterValidator(_check_key)], ...], NoDecode, BeforeValidator(_split_keys)]
+Bytes = Annotated[int, BYTES]
+Seconds = Annotated[float, SECONDS]
 
 
 class Settings(BaseSettings):
@@ -41,7 +96,7 @@ class Settings(BaseSettings):
     provider: str = Field("cpu", description="Execution provider to run on.")
     strict: bool = Field(False, description="Refuse to start on another execution provider than that.")
 
-    browser: DirectoryPath | None = Field(
+    browser: Annotated[Path, AfterValidator(_check_runtime)] | None = Field(
         None, description="Folder with onnxruntime-web, for the page to run the models that have a NAME.audio.onnx."
     )
 
@@ -50,33 +105,41 @@ class Settings(BaseSettings):
     )
     max_queue: int = Field(64, ge=1, le=10_000, description="Clips that may wait for a thread; more get a 503.")
     max_batch: int = Field(16, ge=1, le=64, description="Waiting clips that one run of the network takes together.")
-    inference_timeout: float = Field(10, gt=0, le=600, description="Time for a request, waiting included, then a 503.")
+    inference_timeout: Seconds = Field(10, gt=0, le=600, description="Time for a request, then a 503.")
 
-    max_body: int = Field(8 * 2**20, ge=1, le=2**30, description="Body of a request.")
-    max_clip_seconds: float = Field(60, gt=0, le=600, description="Length of a clip once decoded.")
+    max_body: Bytes = Field(8 * 2**20, ge=1, le=2**30, description="Body of a request.")
+    max_clip_seconds: Seconds = Field(60, gt=0, le=600, description="Length of a clip once decoded.")
     max_clips: int = Field(32, ge=1, le=1000, description="Clips in one batch request.")
     max_uploads: int = Field(64, ge=1, le=10_000, description="Requests being read or answered at once.")
-    head_timeout: float = Field(10, gt=0, le=600, description="Time for the head of a request to arrive.")
-    body_timeout: float = Field(30, gt=0, le=3600, description="Time for a body to arrive.")
+    head_timeout: Seconds = Field(10, gt=0, le=600, description="Time for the head of a request to arrive.")
+    body_timeout: Seconds = Field(30, gt=0, le=3600, description="Time for a body to arrive.")
 
     max_streams: int = Field(200, ge=0, le=10_000, description="WebSocket streams at once.")
     max_client_streams: int = Field(200, ge=0, le=10_000, description="WebSocket streams at once of one client.")
-    max_message: int = Field(2**18, ge=1024, le=2**24, description="One WebSocket message.")
-    idle_timeout: float = Field(30, gt=0, le=3600, description="Time without audio before a stream is closed.")
+    max_message: Bytes = Field(2**18, ge=1024, le=2**24, description="One WebSocket message.")
+    idle_timeout: Seconds = Field(30, gt=0, le=3600, description="Time without audio before a stream is closed.")
 
     client_rate: float = Field(0, ge=0, description="Requests a second of one client, averaged; 0 is no limit.")
     client_burst: int = Field(20, ge=1, description="Requests that a client may make at once before its rate counts.")
     api_keys: Keys = Field((), description="Keys of which a caller must give one; none lets everybody in.")
-    cors_origins: Texts = Field((), description="Web origins other than this one whose pages may call.")
-    trusted_proxies: Texts = Field((), description="Addresses whose X-Forwarded-For names the client.")
+    cors_origins: Origins = Field((), description="Web origins other than this one whose pages may call.")
+    trusted_proxies: Proxies = Field(
+        (), description="Addresses, or networks as 10.0.0.0/8, whose X-Forwarded-For names the client."
+    )
 
-    shutdown_grace: int = Field(10, ge=0, le=3600, description="Time for what is in progress once told to stop.")
+    drain_seconds: Seconds = Field(
+        0, ge=0, le=3600, description="Time to go on once told to stop, while /health/ready says so to a balancer."
+    )
+    shutdown_grace: Annotated[int, SECONDS] = Field(
+        10, ge=0, le=3600, description="Time for what is in progress after that."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
 
     @model_validator(mode="after")
     def _fit(self) -> "Settings":
         if self.max_clips > self.max_queue:
-            raise ValueError(f"max_clips {self.max_clips} is over max_queue {self.max_queue}: no batch of it would fit")
+            given = f"--max-clips {self.max_clips} is over --max-queue {self.max_queue}"
+            raise ValueError(f"{given}: no batch of it would fit")
         return self
 
     @classmethod
@@ -85,8 +148,22 @@ class Settings(BaseSettings):
         try:
             return cls(**given)
         except ValidationError as error:
-            problems = [
-                ": ".join([*(str(part) for part in e["loc"][:1]), e["msg"].removeprefix("Value error, ")])
-                for e in error.errors(include_input=False)
+            said = [
+                ": ".join([*map(_names, e["loc"][:1]), wrong({**e, "loc": e["loc"][:1]}, cls.model_fields, "setting")])
+                for e in error.errors()
             ]
-            raise SettingError(f"server settings: {'; '.join(problems)}") from None
+            raise SettingError("; ".join(said)) from None
+
+
+def _names(field: str | int) -> str:
+    """How a setting can be given."""
+    names = [f"--{str(field).replace('_', '-')}", f"{ENV_PREFIX}{str(field).upper()}"]
+    return " / ".join(names[field == "api_keys" :])
+
+
+def mistyped_variables(environment: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """The variables that begin as this program's and are none of its, each with the setting that may be meant."""
+    settings = [f"{ENV_PREFIX}{field.upper()}" for field in Settings.model_fields]
+    for name in sorted(environment):
+        if name.upper().startswith(ENV_PREFIX) and name.upper() not in (*settings, *OTHER_VARIABLES):
+            yield name, next(iter(difflib.get_close_matches(name.upper(), settings, 1)), None)

@@ -26,8 +26,9 @@ from kws_edge.decode import MAX_RATE, MIN_RATE
 from kws_edge.errors import AudioError
 from kws_edge.hops import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
 from kws_edge.model import KeywordModel
-from kws_edge.server.problems import ProblemError
+from kws_edge.server.problems import ProblemError, refuse_repeated
 from kws_edge.server.service import Service, installed_version
+from kws_edge.server.wording import PERCENT
 from kws_edge.spotter import Snapshot, Spotter
 
 F32 = npt.NDArray[np.float32]
@@ -64,7 +65,7 @@ class Parameters(BaseModel):
     words: Annotated[str | None, Field(max_length=10_000)] = None
     hop: float = Field(DEFAULT_HOP, ge=MIN_HOP, le=MAX_HOP, allow_inf_nan=False)
     score: Literal["entropy", "vacuity", "both"] | None = None
-    target: float | None = Field(None, gt=0, lt=1, allow_inf_nan=False)
+    target: Annotated[float | None, PERCENT] = Field(None, gt=0, lt=1, allow_inf_nan=False)
     posteriors: bool = False
 
     @classmethod
@@ -75,15 +76,12 @@ class Parameters(BaseModel):
         ------
         ProblemError : invalid-parameter: one is wrong, unknown or given twice.
         """
-        pairs = websocket.query_params.multi_items()
-        twice = sorted({key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1})
-        if twice:
-            raise ProblemError("invalid-parameter", f"{', '.join(twice)}: given more than once")
+        query = websocket.query_params.multi_items()
+        refuse_repeated(query)
         try:
-            return cls.model_validate(dict(pairs))
+            return cls.model_validate(dict(query))
         except ValidationError as error:
-            problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False)]
-            raise ProblemError("invalid-parameter", "; ".join(problems)) from None
+            raise ProblemError.of_query(error.errors(), cls.model_fields) from None
 
 
 @router.websocket("/v1/stream")
@@ -91,7 +89,13 @@ async def stream(websocket: WebSocket) -> None:
     """Serve one stream, from the handshake to the close."""
     service = Service.of(websocket)
     if not _may_call(websocket, service.settings.cors_origins):
-        await _deny(websocket, "forbidden", "a page of another origin; expected one that --cors-origins names")
+        headers = websocket.headers
+        await _deny(
+            websocket,
+            "forbidden",
+            f"a page of {headers.get('Origin')!r}; expected one of {headers.get('Host')!r}, a Host that a proxy must "
+            "pass on as it came, or one that --cors-origins names",
+        )
         return
     offered = websocket.scope["subprotocols"]
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
@@ -119,6 +123,16 @@ async def stream(websocket: WebSocket) -> None:
         fields = {"code": code, "seconds": round(session.spotter.time, 2) if session else 0.0}
         _log.info("stream", extra={"fields": fields})
         service.open_streams.discard(task)
+
+
+@router.get("/v1/stream", include_in_schema=False)
+async def no_stream() -> None:
+    """Say what is missing, to a browser's address bar or behind a proxy that leaves out the upgrade."""
+    raise ProblemError(
+        "upgrade-required",
+        "a plain request; expected a WebSocket (ws:// or wss://), whose Upgrade and Connection a proxy must pass on",
+        headers={"Upgrade": "websocket", "Connection": "Upgrade"},
+    )
 
 
 @router.websocket("/{path:path}")

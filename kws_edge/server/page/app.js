@@ -6,7 +6,10 @@ import * as server from "./server.js";
 import * as view from "./view.js";
 
 const $ = (id) => document.getElementById(id);
+const SCORES = ["entropy", "vacuity"];
 const STATES = { warming_up: "Warming up.", silence: "Listening: silence.", listening: "Listening: there is sound." };
+
+const OFF = "The microphone is off.";
 
 let known = []; // what the server has
 let showBars = () => {};
@@ -24,9 +27,12 @@ async function load() {
   try {
     known = await server.models();
   } catch (error) {
+    view.state(error.code === "unauthorized" ? "Listening needs the API key." : "Listening needs the server's models.");
     return fail(error);
   }
   view.problem("");
+  view.state(OFF);
+  $("microphone").disabled = $("file").disabled = false;
   $("key-form").hidden = true;
   $("model").replaceChildren(...known.map(({ name }) => new Option(name, name)));
   choose();
@@ -39,8 +45,17 @@ function choose() {
   $("local-label").hidden = !model().in_browser;
   view.privacy(where() === local);
   showBars = view.bars(model().labels);
-  view.uncertainty("entropy", null, null);
-  view.uncertainty("vacuity", null, null);
+  showThresholds();
+}
+
+// Where the marks will be, before anything is heard.
+async function showThresholds() {
+  const chosen = model();
+  for (const name of SCORES) view.uncertainty(name, null, null);
+  const { decision } = await server.description(chosen.name).catch(() => ({}));
+  if (decision && chosen === model() && !session && view.idle()) {
+    for (const name of SCORES) view.uncertainty(name, null, decision.thresholds[name]);
+  }
 }
 
 async function start() {
@@ -83,10 +98,11 @@ function stop() {
   session.microphone.close();
   session = null;
   view.listening(false);
-  view.state("The microphone is off.");
+  view.state(OFF);
 }
 
 async function answerFiles(files) {
+  if (!known.length) return; // what to do is said already
   for (const file of files) {
     try {
       const result = await where().classify(file, $("model").value);
@@ -94,7 +110,7 @@ async function answerFiles(files) {
       if (session) continue; // the bars are live
       const sum = result.alpha.reduce((a, b) => a + b);
       showBars(result.alpha.map((a) => a / sum));
-      for (const name of ["entropy", "vacuity"]) {
+      for (const name of SCORES) {
         view.uncertainty(name, result[name], name === result.score ? result.threshold : null);
       }
     } catch (error) {

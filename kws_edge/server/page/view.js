@@ -61,9 +61,14 @@ export function uncertainty(name, value, threshold) {
   meter.querySelector(".limit").hidden = !has;
   meter.querySelector(".limit").style.setProperty("--limit", Math.max(0, Math.min(1, threshold ?? 0)));
   meter.querySelector(".fill").style.setProperty("--share", value ?? 0);
-  meter.classList.toggle("over", has && value > threshold);
+  meter.classList.toggle("over", has && value !== null && value > threshold);
   const limit = has ? `, threshold ${Math.max(0, threshold).toFixed(3)}` : "";
-  meter.querySelector(".value").textContent = value === null ? "–" : `${value.toFixed(3)}${limit}`;
+  meter.querySelector(".value").textContent = `${value === null ? "–" : value.toFixed(3)}${limit}`;
+}
+
+// Whether the meters show nothing yet.
+export function idle() {
+  return $("entropy").querySelector(".value").textContent.startsWith("–");
 }
 
 export function level(decibels) {
@@ -78,7 +83,7 @@ function answer(item, said, when, details) {
 
 function words({ label, guess, reason, probability }, K) {
   if (label) return label;
-  const standsOut = guess && probability > 1 / K + 0.1;
+  const standsOut = guess && !guess.startsWith("_") && probability > 1 / K + 0.1;
   return `not sure (${reason.replace("_", " ")})${standsOut ? `, perhaps ${guess}` : ""}`;
 }
 
