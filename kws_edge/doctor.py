@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from kws_edge.errors import DeviceError, KwsEdgeError, ModelError, ProviderError
+from kws_edge.errors import DeviceError, KwsEdgeError, ModelError, ProviderError, lacking
 
 SAMPLES: Final = Path(__file__).parent / "samples"
 WORD: Final = "yes"
@@ -349,8 +349,7 @@ def _listen(seconds: float, device: int | str | None, sound: Any) -> Found:
 def _server() -> Found:
     missing = [name for name in ("fastapi", "uvicorn", "pydantic_settings", "prometheus_client") if not find_spec(name)]
     if missing:
-        message = f"not installed ({', '.join(missing)} missing): pip install 'kws-edge[server]' for kws-edge serve"
-        yield Finding("server", Status.OK, message)
+        yield Finding("server", Status.OK, str(lacking("kws-edge serve", ", ".join(missing), "server")))
     else:
         yield Finding("server", Status.OK, "what kws-edge serve needs is installed")
 

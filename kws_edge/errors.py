@@ -30,3 +30,10 @@ class DeviceError(KwsEdgeError, OSError):
 
 class DependencyError(KwsEdgeError, ImportError):
     """An optional package or system library is not installed; the message names it."""
+
+
+def lacking(what: str, package: str | None, extra: str) -> DependencyError:
+    """The error that a part of kws-edge needs a package of one of its extras, such as "mic"."""
+    return DependencyError(
+        f"{what} needs {package}, which is not installed; in a checkout of kws-edge, pip install '.[{extra}]'"
+    )

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import soxr
 
 from kws_edge.audio import SAMPLE_RATE, SILENCE_PEAK
-from kws_edge.errors import DependencyError, DeviceError, SettingError
+from kws_edge.errors import DependencyError, DeviceError, SettingError, lacking
 from kws_edge.sources import Block
 
 F32 = npt.NDArray[np.float32]
@@ -341,7 +341,7 @@ def _sounddevice() -> Any:
     try:
         import sounddevice
     except ImportError:
-        raise DependencyError("the microphone needs sounddevice: pip install 'kws-edge[mic]'") from None
+        raise lacking("the microphone", "sounddevice", "mic") from None
     except OSError:
         raise DependencyError(
             "the microphone needs PortAudio: on Debian, Ubuntu and Raspberry Pi OS, apt install libportaudio2"

@@ -295,7 +295,7 @@ def test_the_answer_must_be_the_word_that_is_said(
     ("code", "problem"),
     [
         ("raise OSError('PortAudio library not found')", "apt install libportaudio2"),
-        ("raise ImportError", "pip install 'kws-edge[mic]'"),
+        ("raise ImportError", "pip install '.[mic]'"),
         ("raise RuntimeError('anything')", "anything"),
     ],
     ids=["no PortAudio", "no sounddevice", "broken"],

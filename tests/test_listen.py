@@ -275,7 +275,7 @@ class TestMicrophone:
     def test_without_sounddevice_the_command_names_what_to_install(self, command: str) -> None:  # case 61
         result = run(command)
         assert result.exit_code == 2
-        assert "pip install 'kws-edge[mic]'" in result.stderr
+        assert "pip install '.[mic]'" in result.stderr
 
     @pytest.mark.usefixtures("no_sounddevice")
     def test_without_sounddevice_a_recording_can_be_replayed(self) -> None:  # case 61

@@ -349,7 +349,7 @@ def test_training_needs_the_data(recipe: Path) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """The address of a Ray cluster of two machines with one CPU each, both of them processes here."""
-    pytest.importorskip("ray", reason="needs ray: pip install 'kws-edge[ray]'")
+    pytest.importorskip("ray", reason="needs ray: pip install '.[ray]'")
     from ray.cluster_utils import Cluster
 
     machine = {"num_cpus": 1, "object_store_memory": 100 * 2**20}

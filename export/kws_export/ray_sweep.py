@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
 
-from kws_edge.errors import DependencyError, KwsEdgeError, SettingError
+from kws_edge.errors import KwsEdgeError, SettingError, lacking
 from kws_export.recipe import Recipe
 from kws_export.sweep import Run, Settings, Watcher, claim, in_one_line, trainer_of
 
@@ -82,7 +82,7 @@ def _connected(address: str, cpus: int | None) -> ModuleType:
     try:
         import ray
     except ImportError:
-        raise DependencyError("a sweep through Ray needs it: pip install 'kws-edge[ray]'") from None
+        raise lacking("a sweep on several machines", "ray", "ray") from None
     import kws_edge
     import kws_export
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from kws_edge.errors import DependencyError
+from kws_edge.errors import lacking
 
 
 class _Serve(click.Command):
@@ -16,10 +16,7 @@ class _Serve(click.Command):
         try:
             from kws_edge.server.settings import ENV_PREFIX, Settings
         except ImportError as error:
-            raise DependencyError(
-                f"the server needs {error.name}, which is not installed; in a checkout of kws-edge, "
-                "pip install '.[server]'"
-            ) from None
+            raise lacking("the server", error.name, "server") from None
         return [
             click.Option(
                 [f"--{name.replace('_', '-')}"],

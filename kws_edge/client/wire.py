@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kws_edge.audio import SAMPLE_RATE
 from kws_edge.client.errors import another_version, error_of, foreign, named, retry_after
 from kws_edge.decision import Event
-from kws_edge.errors import AudioError, DependencyError, SettingError
+from kws_edge.errors import AudioError, SettingError, lacking
 from kws_edge.prediction import Prediction, Reason
 from kws_edge.sources import Block
 from kws_edge.spotter import Snapshot, State
@@ -81,10 +81,7 @@ class Address:
             import httpx
             import websockets  # noqa: F401
         except ImportError as missing:
-            raise DependencyError(
-                f"the client needs {missing.name}, which is not installed; in a checkout of kws-edge, "
-                "pip install '.[client]'"
-            ) from None
+            raise lacking("the client", missing.name, "client") from None
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL:

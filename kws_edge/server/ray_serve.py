@@ -12,7 +12,7 @@ import os
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
-from kws_edge.errors import DependencyError
+from kws_edge.errors import lacking
 from kws_edge.server.app import create_app, prepare_process
 from kws_edge.server.settings import Settings
 
@@ -22,9 +22,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 try:
     from ray import serve
 except ImportError as error:
-    raise DependencyError(
-        f"Ray Serve needs {error.name}, which is not installed; in a checkout of kws-edge, pip install '.[ray-serve]'"
-    ) from None
+    raise lacking("Ray Serve", error.name, "ray-serve") from None
 
 _HEALTH = 100
 """Requests besides uploads and streams that a replica takes at once: health, metrics, the page."""

@@ -74,7 +74,7 @@ def sweep(
       kws-export sweep --recipe export/recipes/nine.toml --data /data/speech_commands --ray ray://head:10001
 
     A Ray cluster's machines need the data under the same absolute path, and Python, Ray and PyTorch in the same
-    versions (kws-edge[ray]); the code goes along, and every epoch's files come back to OUT here. Ray starts as
+    versions (the extra `ray`); the code goes along, and every epoch's files come back to OUT here. Ray starts as
     many runs as the cluster has CPUs (with --device cuda: GPUs) for, and takes a run whose machine is lost to another.
 
     Exit status: 0 when every run is done (with --status: always), 1 when one failed, 2 for a wrong call.
