@@ -186,3 +186,9 @@ def with_recipe(run: RunScores, **changes: object) -> RunScores:
 def test_what_differs_in_more_than_variant_and_seed_is_not_compared(runs: list[RunScores], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         Comparison.of(runs)
+
+
+def test_a_run_scored_before_a_setting_existed_is_compared_as_with_its_default() -> None:
+    assert Comparison.of([RUN, with_recipe(score_files.run("edl_ce"), average=0.0)])
+    with pytest.raises(SettingError, match="differ in average"):
+        Comparison.of([RUN, with_recipe(score_files.run("edl_ce"), average=0.5)])

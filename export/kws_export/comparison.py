@@ -27,6 +27,7 @@ from kws_edge.errors import SettingError
 from kws_edge.metadata import SCORES, Score
 from kws_edge.variants import VARIANTS
 from kws_export import metrics
+from kws_export.recipe import Recipe
 from kws_export.score_runs import Answers, RunScores
 from kws_export.score_sets import NO_WORD, SNRS, noisy_name
 from kws_export.scoring import TARGETS
@@ -316,7 +317,8 @@ def check_comparable(runs: Sequence[RunScores]) -> None:
             raise SettingError(
                 f"{other} and {run.run} are both {run.variant} with seed {run.seed}; keep one of the two"
             )
-        if differing := _differing(run.recipe, first.recipe) - {"name", "variant", "seed"}:
+        own, others = (Recipe.from_dict(scored.recipe) for scored in (run, first))  # settings added since: defaults
+        if differing := set(own.differences(others)) - {"name", "variant", "seed"}:
             raise SettingError(
                 f"{run.run} and {first.run} have recipes that differ in {', '.join(sorted(differing))}; "
                 "expected one recipe, in which variant and seed differ"
@@ -329,7 +331,3 @@ def check_comparable(runs: Sequence[RunScores]) -> None:
                 f"{run.run} and {first.run} were scored on other clips ({', '.join(stale)}); "
                 "score all runs with one command"
             )
-
-
-def _differing(a: Mapping[str, object], b: Mapping[str, object]) -> set[str]:
-    return {key for key in a.keys() | b.keys() if a.get(key) != b.get(key)}
