@@ -371,7 +371,7 @@ def clips() -> dict[str, bytes]:
         "one frame": wav(word[4000:4400]),
         "a window of the stream": wav(rng.normal(0, 0.1, 20_720)),
         "the longest window": wav(rng.normal(0, 0.1, 20_879)),
-        "the shortest that is searched": wav(rng.normal(0, 0.1, 20_880)),
+        "the shortest that is searched": wav(np.concatenate([rng.normal(0, 0.01, 4_880), word])),
         "long": wav(np.concatenate([word, rng.normal(0, 0.01, 30_001)])),
         "right channel only": wav(np.stack([np.zeros_like(word), word], axis=1)),
         "48 kHz": wav(soxr.resample(word, 16_000, 48_000), 48_000),
