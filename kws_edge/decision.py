@@ -18,10 +18,12 @@ Abstentions: sound that is `SPEECH` above the noise floor makes an episode, whic
 lasted as long as an utterance may (`MIN_SPEECH` to `MAX_SPEECH`) and no label was accepted in it, there is one event
 without a label, with the numbers of its least uncertain hop. Longer ones (music, a radio) were not said to the device.
 The pause is as long as a word may go on being recognised after its end, so that no word follows its own abstention.
+Where the guess is a word outside the chosen ones that stands out (`prediction.worth_naming`), there is none: "not sure,
+perhaps happy" is no answer to who waits for a yes.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +36,7 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.hops import LEVEL_SPAN, Hop, Hops, check_hop, window_seconds
 from kws_edge.metadata import SCORES, Metadata, is_word
 from kws_edge.model import DEFAULT_TARGET
-from kws_edge.prediction import Reason
+from kws_edge.prediction import Reason, worth_naming
 from kws_edge.variants import get_variant
 
 F32 = npt.NDArray[np.float32]
@@ -187,6 +189,38 @@ class Event:
         }
 
 
+def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[str]:
+    """The labels that are meant by words in capitals or not; all of them for None.
+
+    Raises
+    ------
+    SettingError : no collection of texts, none at all, or one that is no label, or of which two labels differ by
+        capitals alone and neither is written so.
+    """
+    if words is None:
+        return list(labels)
+    if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
+        example = words if isinstance(words, str) else labels[0]
+        raise SettingError(f"words={_shown(words)}; expected a set or a list of words, such as {{{example!r}}}")
+    chosen, unknown = [], []
+    for word in words:
+        alike = [label for label in labels if label.casefold() == word.casefold()]
+        if word in labels or len(alike) == 1:
+            chosen.append(word if word in labels else alike[0])
+        else:
+            unknown.append(word)
+    if unknown or not chosen:
+        raise SettingError(f"words: {', '.join(unknown) or 'none'}; expected one or more of {', '.join(labels)}")
+    return list(dict.fromkeys(chosen))
+
+
+def calibrated_words(metadata: Metadata) -> list[str] | None:
+    """The words for which alone the model's stream settings were calibrated; None where for all."""
+    calibration = (metadata.stream or {}).get("calibration")
+    words = calibration.get("words_chosen") if isinstance(calibration, Mapping) else None
+    return None if words is None else chosen_labels(words, metadata.labels)
+
+
 class Smoothed(NamedTuple):
     """What is decided by, at one hop: the best label's index, p̂ float32 [K], and the two scores."""
 
@@ -221,7 +255,7 @@ class Decision:
 
         Parameters
         ----------
-        words : the labels that give events; None for all.
+        words : the labels that give events, as `chosen_labels` takes them; None for all.
 
         Raises
         ------
@@ -232,11 +266,10 @@ class Decision:
         self.hop = hop
         self._model, self._labels, self._variant = metadata.name, metadata.labels, get_variant(metadata.variant)
         self._window = window_seconds(metadata)
-        chosen = set(self._labels if words is None else words)
-        unknown = sorted((chosen | set(settings.labels)) - set(self._labels))
-        if unknown or not chosen:
+        chosen = chosen_labels(words, self._labels)
+        if unknown := sorted(set(settings.labels) - set(self._labels)):
             raise SettingError(
-                f"words: {', '.join(unknown) or 'none'}; expected one or more of {', '.join(self._labels)}"
+                f"stream settings: thresholds for {', '.join(unknown)}; expected labels among {', '.join(self._labels)}"
             )
         self._chosen = [label in chosen for label in self._labels]
         self._is_word = [is_word(label) for label in self._labels]
@@ -316,7 +349,7 @@ class Decision:
         if episode and time - (span if speech else 0) - episode.last >= PAUSE - _ROUNDING:
             length = episode.last - episode.start
             utterance = MIN_SPEECH - _ROUNDING <= length <= MAX_SPEECH + _ROUNDING
-            if episode.best and utterance and not episode.accepted:
+            if episode.best and utterance and not episode.accepted and self._asked_for(episode.best):
                 known = self._is_word[episode.best.guess]
                 reason = Reason.CLIPPED if episode.clipped else Reason.UNCERTAIN if known else Reason.UNKNOWN_WORD
                 event = self._event(episode.best, time, episode, reason)
@@ -329,6 +362,11 @@ class Decision:
             if heard and (episode.best is None or now.score(self._first_score) < episode.best.score(self._first_score)):
                 episode.best = now
         return event
+
+    def _asked_for(self, smoothed: Smoothed) -> bool:
+        """Whether it may be a chosen word, which it is not where it rather is another one."""
+        guess, p = smoothed.guess, float(smoothed.probability[smoothed.guess])
+        return self._chosen[guess] or not worth_naming(self._labels[guess], p, len(self._labels))
 
     def _event(self, smoothed: Smoothed, time: float, episode: _Episode | None, reason: Reason | None) -> Event:
         start, end = max(0.0, time - self._window), time
@@ -371,6 +409,11 @@ def _limits(settings: StreamSettings, label: str) -> list[tuple[str, float, floa
     t = np.array([own.get(score, threshold) for score, threshold in settings.thresholds.items()], np.float32)
     release = t + np.float32(settings.hysteresis) * (1 - t)  # in float32, as the scores are
     return list(zip(settings.thresholds, t.tolist(), release.tolist(), strict=True))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _check(name: str, value: float, least: float, most: float) -> None:

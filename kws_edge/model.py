@@ -44,6 +44,9 @@ MODELS: Final = _package / "models" if (_package / "models").is_dir() else _pack
 MAX_BATCH: Final = 16
 """Clips or windows per run, at most: its memory grows with more, its speed hardly does."""
 
+_OTHER_FORMS = {".step.onnx": "for streams", ".audio.onnx": "with the front end in its graph"}
+"""Files beside a model's own, which kws-edge finds or leaves to other runtimes."""
+
 _TOO_NEW = {
     "IR version": r"IR version: (\d+), max supported IR version: (\d+)",
     "opset": r"Opset (\d+) .* till opset (\d+)",
@@ -340,6 +343,10 @@ class KeywordModel:
         found = [_describe(node) for node in self._session.get_inputs()]
         expected = [f"mfcc tensor(float) [*, {fe.n_mfcc}, {fe.frames}]"]
         if found != expected:
+            for suffix, what in _OTHER_FORMS.items():
+                if self._path.name.endswith(suffix):
+                    own = f"{self._path.name.removesuffix(suffix)}.onnx"
+                    raise ModelError(f"{self._path}: the form of {own} {what}; expected {self._path.with_name(own)}")
             self._refuse("inputs", found, expected)
         found = [_describe(node) for node in self._session.get_outputs()]
         expected = ["class tensor(int64) [*]", f"alpha tensor(float) [*, {K}]"]

@@ -5,7 +5,8 @@ for event in spotter.listen(Microphone()):
     print(f"{event.end:.1f} s", event.label or f"not sure ({event.reason})")
 """
 
-from collections.abc import AsyncIterator, Collection, Iterator
+import io
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
@@ -85,7 +86,9 @@ class Spotter:
 
         Parameters
         ----------
-        words : the labels that give events, None for all. Others are recognised in silence.
+        words : the labels that give events, such as {"yes", "no"}, in capitals or not; None for all. Others are
+            recognised in silence, and so is what is not sure to be one of them: an abstention is an event where its
+            guess is a chosen word, or stands out so little that it may be anything.
         hop : seconds between the windows that the network sees, 0.01 to 1, a multiple of 0.01.
         score, target : which clip thresholds to use; None for the model's stream settings, or its own score at 0.995
             where it was not calibrated on streams.
@@ -93,9 +96,13 @@ class Spotter:
 
         Raises
         ------
-        SettingError : unknown words, score or target, a hop out of range, or settings beside a score or target.
+        SettingError : a model that is none, unknown words, score or target, a hop out of range, or settings beside a
+            score or target.
         ModelError : the stream settings in the model's file are malformed.
         """
+        if not isinstance(model, KeywordModel):
+            how = f"KeywordModel.load({model!r})" if isinstance(model, str) else "KeywordModel.load()"
+            raise SettingError(f"model of type {type(model).__name__}; expected a KeywordModel, such as {how}")
         if settings is not None and not (score is None and target is None):
             raise SettingError("settings beside a score or target; expected one or the other: settings hold thresholds")
         self.model, self.hop = model, hop
@@ -160,8 +167,13 @@ class Spotter:
     def listen(self, source: AudioSource) -> Iterator[Event]:
         """The events of a source, until it ends; it is closed then, and when the iteration is given up.
 
-        The errors are those of the source.
+        Raises SettingError for what is no source. Other errors are those of the source.
         """
+        if not (isinstance(source, Iterable) and hasattr(source, "close")) or isinstance(source, io.IOBase):
+            raise SettingError(f"a source of type {type(source).__name__}; expected {_source_for(source)}")
+        return self._listen(source)
+
+    def _listen(self, source: AudioSource) -> Iterator[Event]:
         try:
             for block in source:
                 if block.dropped:
@@ -202,12 +214,24 @@ class Spotter:
         return self.model.run(pad(frames, self.model.metadata.front_end)[np.newaxis])
 
 
+def _source_for(given: object) -> str:
+    """What to listen to instead of what was given, in words."""
+    if isinstance(given, np.ndarray | bytes | bytearray | memoryview):
+        return "an AudioSource, such as WavFile(path); samples go to push(samples)"
+    return "an AudioSource, such as WavFile(path), StandardInput() or Microphone()"
+
+
 def _as_float(samples: Samples) -> F32:
     if isinstance(samples, bytes | bytearray | memoryview):
         data = bytes(samples)
         if len(data) % 2:
             raise AudioError(f"{len(data)} bytes; expected an even number: 16-bit samples")
         samples = np.frombuffer(data, "<i2")
+    if not isinstance(samples, np.ndarray):
+        raise AudioError(
+            f"samples of type {type(samples).__name__}; expected a numpy array, int16 or floating point [n], mono at "
+            "16 kHz, or bytes of int16; for a file, listen(WavFile(path))"
+        )
     if samples.ndim != 1 or not (samples.dtype == np.int16 or samples.dtype.kind == "f"):
         raise AudioError(
             f"samples {samples.dtype} {list(samples.shape)}; expected int16 or floating point [n], mono at 16 kHz"

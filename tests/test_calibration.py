@@ -351,7 +351,7 @@ class TestCalibrate:
         assert stream_of("mine.onnx")["calibration"]["limit_shown"] is True
 
     def test_a_few_words_are_calibrated_alone(self) -> None:
-        calibrate("--smoothing", "0.2", "--words", "low, high", "--snr", "10")
+        calibrate("--smoothing", "0.2", "--words", "Low, high", "--snr", "10")
         calibration = stream_of("mine.onnx")["calibration"]
         assert calibration["words_chosen"] == ["low", "high"]
         assert calibration["words"]["labels"].keys() == {"low", "high"}
@@ -395,7 +395,7 @@ class TestCalibrate:
         Path("mine.onnx").write_bytes(b"precious")
         result = calibrate("--smoothing", "0.2")
         assert result.exit_code == 2
-        assert "mine.onnx exists" in result.stderr
+        assert "mine.onnx exists; expected a new name, or --force" in result.stderr
         assert Path("mine.onnx").read_bytes() == b"precious"
         assert calibrate("--smoothing", "0.2", "--force").exit_code == 0
         assert KeywordModel.load("mine.onnx").metadata.stream
@@ -408,7 +408,7 @@ class TestCalibrate:
             (("--plot", "det.png"), "expected a name that ends in .svg"),
             (("--smoothing", "7"), "smoothing=7"),
             (("--hop", "0.005"), "hop=0.005"),
-            (("--words", "low,maybe"), "words: low,maybe; expected one or more of low, mid, high"),
+            (("--words", "low,maybe"), "words: maybe; expected one or more of low, mid, high"),
             (("--negatives", "nowhere"), "no recording at nowhere"),
             (("--positives", "clips/low"), "no clips in clips/low"),
         ],

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import tiny_model
 from click.testing import CliRunner, Result
 
 from kws_edge.cli import main
+from kws_edge.decision import StreamSettings
 from kws_edge.model import DEFAULT_MODEL, shipped_models
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -153,6 +155,21 @@ class TestModels:
             assert fact in text
         assert "99.5%        entropy (default): up to 0.5, 90.0% of the calibration's words accepted" in text
         assert "99.9%        entropy (default): not reached" in text
+
+    def test_its_stream_settings_are_told_with_what_they_were_calibrated_on(self, clips: Path) -> None:
+        about = {"limit": 2.0, "limit_shown": False, "words_chosen": ["low"], "negatives": {"radio": {"seconds": 90}}}
+        settings = StreamSettings({"entropy": 0.25, "vacuity": 0.1}, smoothing=0.5).to_dict()
+        stream = {"settings": settings, "calibration": about}
+        tiny_model.save(clips, "few", metadata=replace(tiny_model.METADATA, name="few", stream=stream))
+        lines = [line.strip() for line in run("models", "few.onnx").stdout.splitlines()]
+        start = next(i for i, line in enumerate(lines) if line.startswith("stream "))
+        assert lines[start : start + 4] == [
+            "stream       entropy up to 0.25 and vacuity up to 0.1, smoothing 0.5 s",
+            "at most 2.0 false accepts an hour, which the negatives are too short to show",
+            "calibrated for low",
+            "without the words: radio 1.5 minutes",
+        ]
+        assert json.loads(run("models", "few.onnx", "--json").stdout)["stream"] == stream
 
     def test_json_is_the_metadata(self) -> None:
         values = json.loads(run("models", "tiny.onnx", "--json").stdout)

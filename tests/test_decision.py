@@ -13,7 +13,7 @@ from tiny_model import METADATA
 
 from kws_edge import evidence
 from kws_edge.abstention import WITHHOLD_ALL
-from kws_edge.decision import Decision, Event, StreamSettings, decide
+from kws_edge.decision import Decision, Event, StreamSettings, chosen_labels, decide
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.hops import Hop, Hops, no_evidence
 from kws_edge.prediction import Reason
@@ -196,6 +196,47 @@ def test_the_probability_may_have_a_threshold_too() -> None:
 def test_a_word_that_was_not_chosen_gives_nothing_and_no_abstention_either() -> None:
     hops = stream(PAUSE, (0.5, "mid", LOUD), PAUSE, (0.5, "low", LOUD), PAUSE)
     assert labels(decide(METADATA, hops, SETTINGS, words={"low"})) == ["low"]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "words", "told"),
+    [
+        ((5, 2, 2), {"low"}, ["low"]),
+        ((5, 2, 2), {"mid"}, []),
+        ((5, 2, 2), {"mid", "high"}, []),
+        ((5, 2, 2), None, ["low"]),
+        ((10, 9, 9), {"mid"}, ["low"]),
+    ],
+    ids=["of a chosen word", "of another word", "of none of two", "of any word", "that does not stand out"],
+)
+def test_an_abstention_is_told_unless_its_guess_is_another_word(alpha: Any, words: Any, told: list[str]) -> None:
+    events = decide(METADATA, stream(PAUSE, (0.5, alpha, LOUD), PAUSE), SETTINGS, words)
+    assert [(event.label, event.guess) for event in events] == [(None, guess) for guess in told]
+
+
+def test_a_class_that_is_no_word_is_still_told_as_unknown() -> None:
+    metadata = replace(METADATA, labels=("low", "_unknown_", "high"))
+    (event,) = decide(metadata, stream(PAUSE, (0.5, "mid", LOUD), PAUSE), SETTINGS, {"low"})
+    assert event.reason == Reason.UNKNOWN_WORD
+
+
+def test_words_may_be_written_in_capitals() -> None:
+    hops = stream(PAUSE, (0.5, "mid", LOUD), PAUSE, (0.5, "low", LOUD), PAUSE)
+    assert labels(decide(METADATA, hops, SETTINGS, words={"LOW"})) == ["low"]
+
+
+def test_capitals_count_where_two_labels_differ_by_them_alone() -> None:
+    assert chosen_labels(["Low", "MID"], ["low", "Low", "mid"]) == ["Low", "mid"]
+    with pytest.raises(SettingError, match="words: LOW; expected"):
+        chosen_labels(["LOW"], ["low", "Low", "mid"])
+
+
+@pytest.mark.parametrize(
+    ("words", "given"), [("mid", r"'mid'; .*such as \{'mid'\}"), (5, "5; "), ([1], r"\[1\]; "), (b"mid", "b'mid'; ")]
+)
+def test_words_that_are_no_collection_of_texts_are_refused(words: Any, given: str) -> None:
+    with pytest.raises(SettingError, match=f"words={given}"):
+        decide(METADATA, stream(), SETTINGS, words)
 
 
 def test_the_word_of_index_0_is_an_event_like_any_other() -> None:  # case 50

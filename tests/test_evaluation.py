@@ -1,6 +1,7 @@
 """Events against the words that were said: what counts as what, and how sure the rates are."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tiny_model import METADATA
 
 from kws_edge.cli import main
-from kws_edge.decision import Event
+from kws_edge.decision import Event, StreamSettings
 from kws_edge.errors import SettingError
 from kws_edge.evaluation import Outcome, Report, evaluate, match, per_hour, rate_of, seconds_to_show
 from kws_edge.prediction import Reason
@@ -273,6 +275,12 @@ class TestEvaluateStream:
         row = rows("--positives", "clips", "--words", "low")["9 words"]
         assert (row["words"], row["hits"], row["unknown"], row["unknown_accepted"]) == (3, 3, 6, 0)
 
+    def test_a_model_that_was_calibrated_for_a_few_words_is_measured_on_these(self) -> None:
+        stream = {"settings": StreamSettings({"entropy": 0.5}).to_dict(), "calibration": {"words_chosen": ["low"]}}
+        tiny_model.save(Path(), "few", metadata=replace(METADATA, name="few", stream=stream))
+        assert rows("--positives", "clips", "--model", "few.onnx")["9 words"]["words"] == 3
+        assert rows("--positives", "clips", "--model", "few.onnx", "--words", "LOW,mid")["9 words"]["words"] == 6
+
     def test_a_recording_with_a_label_track_is_measured(self) -> None:
         t = np.arange(RATE) / RATE
         rng = np.random.default_rng(1)
@@ -323,5 +331,6 @@ class TestEvaluateStream:
     def test_what_cannot_be_measured_is_refused_in_one_line(self, arguments: tuple[str, ...], message: str) -> None:
         result = run(*arguments)
         assert result.exit_code == 2
+        assert result.stdout == ""
         assert message in result.stderr
         assert "Traceback" not in result.output

@@ -1,5 +1,6 @@
 """`kws-edge listen`, `devices` and `stream-cost`: what people and scripts see; sounddevice is a stand-in."""
 
+import errno
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from rich.console import Console
 
 from kws_edge.audio import load
 from kws_edge.cli import main
-from kws_edge.cli.actions import EventSaver
+from kws_edge.cli.actions import MOST_COMMANDS, EventCommand, EventSaver
 from kws_edge.cli.display import Health, picture
+from kws_edge.decision import StreamSettings
 from kws_edge.errors import SettingError
 from kws_edge.model import KeywordModel
 from kws_edge.sources import Block
@@ -143,6 +146,43 @@ class TestReplay:
     def test_only_the_chosen_words(self) -> None:
         assert [e["label"] for e in events(replay("--json", "--words", "low, high"))] == [None, "low"]
 
+    def test_chosen_words_may_be_written_in_capitals(self) -> None:
+        assert events(replay("--json", "--words", "LOW,High")) == events(replay("--json", "--words", "low,high"))
+
+    def test_a_model_that_was_calibrated_for_a_few_words_listens_for_these(self, folder: Path) -> None:
+        stream = {"settings": StreamSettings({"entropy": 0.5}).to_dict(), "calibration": {"words_chosen": ["low"]}}
+        tiny_model.save(folder, "few", metadata=replace(tiny_model.METADATA, name="few", stream=stream))
+
+        def words(*arguments: str) -> list[str]:
+            result = replay("--json", "--model", "few.onnx", *arguments)
+            return [event["label"] for event in events(result) if event["label"]]
+
+        assert words() == ["low"]
+        assert words("--words", "mid") == ["mid"]
+        assert words("--target", "99.5") == ["mid", "low"]  # thresholds for all words
+        assert "listening for low" in replay("--model", "few.onnx").stderr
+
+    def test_a_recording_shorter_than_a_window_is_said_to_be(self) -> None:
+        soundfile.write("short.wav", noise(0.4), RATE)
+        result = listen("--replay", "short.wav", "--fast")
+        assert (result.exit_code, result.stdout) == (0, "")
+        (line,) = result.stderr.splitlines()
+        assert "nothing was heard: 0.4 s of sound came in" in line
+
+    def test_a_recording_that_is_all_quiet_is_said_to_be(self) -> None:
+        soundfile.write("quiet.wav", noise(3), RATE)
+        result = listen("--replay", "quiet.wav", "--fast")
+        assert (result.exit_code, result.stdout) == (0, "")
+        (line,) = result.stderr.splitlines()
+        assert "nothing was heard: too quiet: at most -70 dBFS in 3.0 s" in line
+
+    def test_what_was_heard_needs_no_remark(self) -> None:
+        soundfile.write("short.wav", tone("mid"), RATE)
+        for path in ("words.wav", "short.wav"):
+            result = listen("--replay", path, "--fast")
+            assert "mid" in result.stdout
+            assert result.stderr == ""
+
     def test_score_target_and_hop_are_passed_on(self) -> None:
         assert [e["label"] for e in events(replay("--json", "--target", "99.9"))] == [None, None, None]
         spotter = Spotter(KeywordModel.load("tiny.onnx"), score="both", hop=0.05)
@@ -166,7 +206,13 @@ class TestReplay:
             (["--replay", "words.wav", "--target", "42"], "target 0.42"),
             (["--replay", "words.wav", "--save-events", "words.wav/x"], "words.wav/x"),
             (["-", "--rate", "5"], "4000 to 192000"),
-            (["words.wav"], "words.wav"),
+            (["words.wav"], "kws-edge listen --replay words.wav"),
+            (["my words.wav"], "kws-edge listen --replay 'my words.wav'"),
+            (["--replay", "words.wav", "--rate", "8000"], "--rate is for samples on standard input"),
+            (["--replay", "words.wav", "--device", "0"], "--device is for microphones"),
+            (["--fast"], "expected --replay FILE"),
+            (["-", "--fast"], "expected --replay FILE"),
+            (["--replay", "words.wav", "--on-event", " "], "an empty command"),
         ],
     )
     def test_what_cannot_be_used_is_refused_in_one_line(self, arguments: list[str], message: str) -> None:
@@ -182,6 +228,11 @@ class TestStandardInput:
     def test_samples_from_a_pipe(self) -> None:
         result = listen("-", "--json", stdin=(SOUND * 32767).astype("<i2").tobytes())
         assert [e["label"] for e in events(result)] == ["mid", None, "low"]
+
+    def test_an_empty_pipe_is_said_to_be(self) -> None:
+        result = listen("-", stdin=b"")
+        assert result.exit_code == 0
+        assert "nothing was heard: 0.0 s of sound came in" in result.stderr
 
     def test_at_another_rate(self) -> None:
         samples = np.repeat(SOUND, 3)
@@ -213,6 +264,25 @@ class TestActions:
         result = replay("--json", "--on-event", "exit 3")
         assert len(result.stdout.splitlines()) == 3
         assert result.exit_code == 0
+
+    @pytest.mark.parametrize("wait", [True, False])
+    def test_the_fifth_command_waits_only_for_a_recording_that_does_not_run_away(
+        self, wait: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        spotter = Spotter(KeywordModel.load("tiny.onnx"))
+        (event, *_) = spotter.push(SOUND)
+        command = EventCommand("sleep 0.3; cat >> told.jsonl", wait=wait)
+        for _ in range(6):
+            command(event)
+        command.close()
+        assert len(Path("told.jsonl").read_text().splitlines()) == (6 if wait else 4)
+        assert ("passed over" in caplog.text) is not wait
+
+    def test_with_fast_no_event_is_lost(self) -> None:
+        soundfile.write("many.wav", np.tile(SOUND, 3), RATE)
+        told = events(listen("--replay", "many.wav", "--fast", "--json", "--on-event", "sleep 0.2; cat >> told.jsonl"))
+        assert len(told) > MOST_COMMANDS
+        assert len(Path("told.jsonl").read_text().splitlines()) == len(told)
 
     def test_what_a_command_prints_is_kept_out_of_the_events(self) -> None:
         process = start("--replay", "words.wav", "--fast", "--json", "--on-event", "echo noise", stderr=subprocess.PIPE)
@@ -250,6 +320,16 @@ class TestActions:
         lost = slice(RATE - (middle - RATE), RATE + 4000 - (middle - RATE))
         assert not kept[lost].any()
         assert kept[lost.stop :] == pytest.approx(sound[RATE + 4000 : middle + RATE], abs=2 / 32768)
+
+    def test_a_folder_in_which_nothing_can_be_made_is_refused_at_the_start(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(**settings: Any) -> Any:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr("tempfile.TemporaryFile", full)  # file modes do not stop a superuser
+        with pytest.raises(SettingError, match="kept: No space left on device; expected a folder"):
+            EventSaver(folder / "kept")
 
     def test_a_folder_that_cannot_be_made_is_refused(self) -> None:
         with pytest.raises(SettingError, match=r"words\.wav"):

@@ -115,6 +115,13 @@ def test_metadata_that_disagree_with_the_graph_are_refused(  # case 36
     assert "expected" in message
 
 
+@pytest.mark.parametrize("form", ["step", "audio"])
+def test_another_form_of_a_model_names_the_file_that_is_meant(form: str, tmp_path: Path) -> None:
+    path = tiny_model.save(tmp_path, f"tiny.{form}", input_name="audio")
+    with pytest.raises(ModelError, match=rf"tiny\.{form}\.onnx: the form of tiny\.onnx .*expected .*/tiny\.onnx$"):
+        KeywordModel.load(path)
+
+
 @pytest.mark.parametrize("path", ["gone.onnx", "", "nul\0.onnx"])
 def test_a_file_that_cannot_be_read_is_refused(path: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="expected an ONNX file"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import io
 import resource
 import threading
 from collections.abc import Iterator
@@ -212,6 +213,24 @@ def test_bad_samples_are_refused_and_the_stream_goes_on_without_them(model: Keyw
     with pytest.raises(AudioError, match="expected"):
         spotter.push(bad)
     assert plain(events + spotter.push(sound[30_000:])) == plain(Spotter(model).push(sound))
+
+
+@pytest.mark.parametrize("given", [[0.1, 0.2], "clip.wav", None])
+def test_what_is_no_samples_is_refused_with_what_would_be(model: KeywordModel, given: Any) -> None:
+    with pytest.raises(AudioError, match=rf"type {type(given).__name__}; expected a numpy array.*WavFile\(path\)"):
+        Spotter(model).push(given)
+
+
+@pytest.mark.parametrize("given", ["clip.wav", np.zeros(100, np.float32), None, [0.1], io.BytesIO(b"")])
+def test_what_is_no_source_is_refused_with_what_would_be(model: KeywordModel, given: Any) -> None:
+    with pytest.raises(SettingError, match=rf"type {type(given).__name__}; expected .*WavFile\(path\)"):
+        Spotter(model).listen(given)
+
+
+@pytest.mark.parametrize(("given", "how"), [("stream", r"load\('stream'\)"), (None, r"load\(\)")])
+def test_what_is_no_model_is_refused_with_what_would_be(given: Any, how: str) -> None:
+    with pytest.raises(SettingError, match=rf"type {type(given).__name__}; expected .*{how}"):
+        Spotter(given)
 
 
 # Gaps

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import subprocess
+import tempfile
 import time
 from collections import deque
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from kws_edge.sources import Block
 
 MOST_COMMANDS = 4
-"""Commands that run at a time; an event that comes while so many do is passed over, and said to be."""
+"""Commands that run at a time; an event that comes while so many do waits, or is passed over and said to be."""
 STANDARD_ERROR = 2
 """Its file descriptor: standard output is for events."""
 SAVED = 2.0
@@ -26,6 +27,7 @@ SAVED = 2.0
 
 _RATE = 16_000
 _PAST = 8.0  # s, of sound held back: an event may be told several seconds after the middle of its sound
+_POLL = 0.01  # s, between two looks for a free place
 _PATIENCE = 1.0  # s, for commands that still run at the end
 
 _log = logging.getLogger(__name__)
@@ -34,17 +36,23 @@ _log = logging.getLogger(__name__)
 class EventCommand:
     """Runs a shell command for each event, with the event as JSON on its standard input, and does not wait for it."""
 
-    def __init__(self, command: str, output: int = STANDARD_ERROR) -> None:
-        """`output` is the file descriptor, or subprocess.DEVNULL, to which goes what the command prints."""
-        self._command, self._output = command, output
+    def __init__(self, command: str, output: int = STANDARD_ERROR, *, wait: bool = False) -> None:
+        """Say what to run.
+
+        Parameters
+        ----------
+        output : the file descriptor, or subprocess.DEVNULL, to which goes what the command prints.
+        wait : where `MOST_COMMANDS` run, wait until one ends, for a source that does not run away meanwhile.
+        """
+        self._command, self._output, self._wait = command, output, wait
         self._running: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, event: "Event") -> None:
         """Start the command."""
-        for process in [p for p in self._running if p.poll() is not None]:
-            self._running.remove(process)
-            if process.returncode:
-                _log.warning("%s: exit status %d", self._command, process.returncode)
+        self._forget_ended()
+        while self._wait and len(self._running) >= MOST_COMMANDS:
+            time.sleep(_POLL)
+            self._forget_ended()
         if len(self._running) >= MOST_COMMANDS:
             _log.warning("%s: %d still run; event at %.1f s passed over", self._command, MOST_COMMANDS, event.time)
             return
@@ -58,6 +66,12 @@ class EventCommand:
             process.stdin.close()
         except BrokenPipeError:  # it ended without reading it, which it may
             pass
+
+    def _forget_ended(self) -> None:
+        for process in [p for p in self._running if p.poll() is not None]:
+            self._running.remove(process)
+            if process.returncode:
+                _log.warning("%s: exit status %d", self._command, process.returncode)
 
     def close(self) -> None:
         """Wait a little for those that still run, and then leave them."""
@@ -75,10 +89,11 @@ class EventSaver:
     def __init__(self, folder: Path) -> None:
         """Save into `folder`, which is made where it is not there.
 
-        Raises SettingError where that is not possible.
+        Raises SettingError where that is not possible, or no file can be made in it.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
         except OSError as e:
             raise SettingError(f"{folder}: {e.strerror}; expected a folder to save events in") from None
         self._folder = folder

@@ -95,11 +95,12 @@ def calibrate(
         --negatives my_kitchen/ --negatives radio.wav --false-accepts-per-hour 0.5 --out mine.onnx
     kws-edge listen --model mine.onnx
 
-    For a few words, the limit is on false accepts of these alone, and more of them are found; then listen for these:
+    For a few words, the limit is on false accepts of these alone, and more of them are found; `kws-edge listen`
+    then listens for these:
 
     \b
     kws-edge calibrate --words yes,no --positives speech_commands --negatives my_kitchen/ --out yes-no.onnx
-    kws-edge listen --model yes-no.onnx --words yes,no
+    kws-edge listen --model yes-no.onnx
 
     Use recordings in which none of the words is said, which the model was not trained on (those look too good), and
     others than those it is judged by: `kws-edge evaluate-stream --model mine.onnx`.
@@ -114,7 +115,7 @@ def calibrate(
     """
     from kws_edge import calibration
     from kws_edge.cli.det_plot import det_plot
-    from kws_edge.decision import StreamSettings
+    from kws_edge.decision import StreamSettings, chosen_labels
     from kws_edge.metadata import SCORES
     from kws_edge.model import KeywordModel
     from kws_edge.model_file import check_target, write_copy
@@ -126,10 +127,8 @@ def calibrate(
     check_target(loaded.path, out, overwrite=force)
     if plot:
         check_name(plot)
-    chosen_words = word_list(words)
-    sought = loaded.labels if chosen_words is None else chosen_words
-    if not set(sought) <= set(loaded.labels):
-        raise SettingError(f"words: {words}; expected one or more of {', '.join(loaded.labels)}")
+    sought = chosen_labels(word_list(words), loaded.labels)
+    chosen_words = None if words is None else sought
     bases = [StreamSettings({"entropy": 1.0}, smoothing=seconds) for seconds in smoothing]
     clips = draw([clip for clip in spoken(positives, listed) if clip[0] in sought], count, seed)
     if not clips:

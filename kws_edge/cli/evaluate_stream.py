@@ -28,7 +28,7 @@ existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--snr", type=float, multiple=True, metavar="DB", help="Also the words over each of the negatives.")
 @click.option("--recording", type=existing_file, help="A recording in which words are said, instead of clips.")
 @click.option("--labels", type=existing_file, help="Where: lines of start, end (s) and word, parted by tabs.")
-@click.option("--words", metavar="A,B", help="Listen for these words only  [default: all of the model's]")
+@click.option("--words", metavar="A,B", help="Listen for these words only  [default: as `kws-edge listen`]")
 @click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
 @click.option(
     "--score", type=click.Choice(["entropy", "vacuity", "both"]), help="Use the clip thresholds of this score."
@@ -70,7 +70,7 @@ def evaluate_stream(
     the word to the event. --json also counts words, hits and false accepts by label.
     """
     from kws_edge.calibration import assess
-    from kws_edge.decision import StreamSettings
+    from kws_edge.decision import StreamSettings, calibrated_words, chosen_labels
     from kws_edge.model import KeywordModel
 
     if (recording is None) != (labels is None):
@@ -81,11 +81,11 @@ def evaluate_stream(
         raise click.UsageError("--snr needs --positives, and --negatives to put behind them")
     loaded = KeywordModel.load(model)
     settings = StreamSettings.of(loaded.metadata, score=score, target=None if target is None else target / 100)
-    chosen = word_list(words)
-    if not as_json:
-        thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
-        click.echo(f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s")
-        click.echo(HEADER)
+    chosen = None if words is None else chosen_labels(word_list(words), loaded.labels)
+    if chosen is None and score is None and target is None:
+        chosen = calibrated_words(loaded.metadata)
+    thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
+    header = f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s\n{HEADER}"
     streams = _clip_streams(loaded, positives, listed, count, negatives, snr, hop, seed)
     if recording and labels:
         streams = _recording(loaded, recording, labels, hop)
@@ -95,7 +95,8 @@ def evaluate_stream(
             about = {"model": loaded.name, "stream": stream.name, "hop": hop, "seed": seed, "words_chosen": chosen}
             click.echo(json.dumps({**about, "settings": settings.to_dict(), **report.to_dict()}, allow_nan=False))
         else:
-            click.echo(row(stream.name, report))
+            click.echo(f"{header}\n{row(stream.name, report)}" if header else row(stream.name, report))
+            header = ""  # it comes with the first row, when nothing was wrong
 
 
 HEADER = (

@@ -1,6 +1,7 @@
 """`kws-edge listen`: words from the microphone, a pipe or a recording, as they are said."""
 
 import logging
+import shlex
 import subprocess
 import sys
 import threading
@@ -22,12 +23,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", type=click.Choice(["-"]), required=False, metavar="[-]")
+@click.argument("source", required=False, metavar="[-]")
 @click.option("--replay", metavar="FILE", help="A recording instead of the microphone.")
-@click.option("--realtime/--fast", default=True, help="Replay it as if it were live, or as fast as it goes.")
+@click.option(
+    "--realtime/--fast", default=None, help="Replay it as if it were live (the default), or as fast as it goes."
+)
 @click.option("--device", metavar="NUMBER|NAME", help="Which microphone; `kws-edge devices` lists them.")
-@click.option("--rate", default=16_000, show_default=True, metavar="HZ", help="Of the samples on standard input.")
-@click.option("--words", metavar="WORD,...", help="Only these, as in yes,no  [default: all that the model knows]")
+@click.option("--rate", type=int, metavar="HZ", help="Of the samples on standard input  [default: 16000]")
+@click.option(
+    "--words",
+    metavar="WORD,...",
+    help="Only these, as in yes,no  [default: those that the model's stream settings were calibrated for; all that it "
+    "knows, with --target, --score or --server]",
+)
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
 @click.option(
     "--target",
@@ -43,7 +51,11 @@ if TYPE_CHECKING:
 )
 @click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two looks, 0.01 to 1.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each event, for scripts.")
-@click.option("--on-event", metavar="COMMAND", help="Run this for each event, which it gets as JSON on standard input.")
+@click.option(
+    "--on-event",
+    metavar="COMMAND",
+    help="Run this for each event, which it gets as JSON on standard input; read above.",
+)
 @click.option(
     "--save-events",
     type=click.Path(file_okay=False, path_type=Path),
@@ -54,9 +66,9 @@ if TYPE_CHECKING:
 def listen(
     source: str | None,
     replay: str | None,
-    realtime: bool,
+    realtime: bool | None,
     device: str | None,
-    rate: int,
+    rate: int | None,
     words: str | None,
     model: str | None,
     target: float | None,
@@ -74,33 +86,47 @@ def listen(
 
     \b
     kws-edge listen
-    kws-edge listen --words yes,no --on-event 'jq -r .label >> said.txt'
+    kws-edge listen --words yes,no --on-event 'jq -r ".label // empty" >> said.txt'
     kws-edge listen --replay recording.wav --fast --json
     arecord -f S16_LE -r 16000 -c 1 -t raw | kws-edge listen -
     kws-edge listen --server http://192.0.2.7:8765
+
+    With --words, other words are heard in silence. "Not sure" is told where it may be one of these, or anything; what
+    rather is another word ("not sure, perhaps happy") is not told.
+
+    Commands of --on-event run side by side, at most 4. Where 4 still run, the next event is passed over, with a
+    warning; with --fast the recording waits until one has ended, so that none is lost.
 
     Exit status: 0 the source ended; 2 wrong usage, or a model, microphone, recording, setting or server that cannot be
     used; 130 interrupted.
     """
     from kws_edge.cli.actions import STANDARD_ERROR, EventCommand, EventSaver
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
+    from kws_edge.decision import calibrated_words
     from kws_edge.model import KeywordModel
     from kws_edge.spotter import Spotter
 
-    if source and replay:
-        raise click.UsageError("- and --replay are two sources; expected one")
-    opened, name = _open(source, replay, realtime=realtime, device=device, rate=rate)
+    _check_usage(source, replay, realtime=realtime, device=device, rate=rate, on_event=on_event)
+    fast = realtime is False
+    opened, name = _open(source, replay, realtime=not fast, device=device, rate=rate)
     asked: dict[str, Any] = {
         "words": None if words is None else [word.strip() for word in words.split(",")],
         "hop": hop,
         "score": score,
         "target": None if target is None else target / 100,
     }
-    stream: Spotter | View = Spotter(KeywordModel.load(model), **asked) if server is None else View()
+    stream: Spotter | View = View()
+    if server is None:
+        loaded = KeywordModel.load(model)
+        if words is None and score is None and target is None and (calibrated := calibrated_words(loaded.metadata)):
+            asked["words"] = calibrated
+            click.echo(f"listening for {', '.join(calibrated)}, which {loaded.name} was calibrated for", err=True)
+        stream = Spotter(loaded, **asked)
     saver = EventSaver(save_events) if save_events else None
     live = sys.stdout.isatty() and not as_json
     display = JsonLines() if as_json else LiveScreen(stream, name) if live else PlainLines()
-    command = EventCommand(on_event, subprocess.DEVNULL if live else STANDARD_ERROR) if on_event else None
+    printed = subprocess.DEVNULL if live else STANDARD_ERROR
+    command = EventCommand(on_event, printed, wait=fast) if on_event else None
     log = LogToDisplay(display)
     logging.getLogger("kws_edge").addHandler(log)
     try:
@@ -119,10 +145,38 @@ def listen(
         logging.getLogger("kws_edge").removeHandler(log)
 
 
+def _check_usage(
+    source: str | None,
+    replay: str | None,
+    *,
+    realtime: bool | None,
+    device: str | None,
+    rate: int | None,
+    on_event: str | None,
+) -> None:
+    """Refuse options that do not go together."""
+    if source not in (None, "-"):
+        raise click.UsageError(
+            f"{source}: expected - for standard input, or nothing for the microphone; "
+            f"for a recording, kws-edge listen --replay {shlex.quote(source)}"
+        )
+    if source and replay:
+        raise click.UsageError("- and --replay are two sources; expected one")
+    if realtime is not None and not replay:
+        raise click.UsageError("--fast and --realtime are for recordings; expected --replay FILE beside them")
+    if rate is not None and not source:
+        raise click.UsageError("--rate is for samples on standard input; expected - beside it, or no --rate")
+    if device is not None and (source or replay):
+        raise click.UsageError("--device is for microphones; expected no other source beside it")
+    if on_event is not None and not on_event.strip():
+        raise click.UsageError("--on-event: an empty command; expected one, or no --on-event")
+
+
 def _open(
-    source: str | None, replay: str | None, *, realtime: bool, device: str | None, rate: int
+    source: str | None, replay: str | None, *, realtime: bool, device: str | None, rate: int | None
 ) -> tuple["AudioSource", str]:
     """The source, and what it is in words."""
+    from kws_edge.audio import SAMPLE_RATE
     from kws_edge.sources import StandardInput, WavFile
 
     if replay:
@@ -130,7 +184,7 @@ def _open(
     if source:
         if sys.stdin.isatty():
             raise click.UsageError("standard input is a terminal; expected samples: arecord ... | kws-edge listen -")
-        return StandardInput(rate), "standard input"
+        return StandardInput(SAMPLE_RATE if rate is None else rate), "standard input"
     from kws_edge.microphone import Microphone
 
     return Microphone(int(device) if device and device.isdecimal() else device), "microphone"
@@ -143,15 +197,35 @@ def _run(
     command: "EventCommand | None",
     saver: "EventSaver | None",
 ) -> None:
-    """Listen until the source ends."""
+    """Listen until the source ends. Where it held nothing to decide on, say why."""
+    from kws_edge.hops import window_seconds
+    from kws_edge.spotter import State
+
+    told, heard, loudest = 0, False, float("-inf")
     for block in source:
         if block.dropped:
             spotter.gap(block.dropped)
-        _tell(spotter.push(block.samples), display, command, saver)
+        events = spotter.push(block.samples)
+        told += len(events)
+        heard = heard or spotter.state == State.LISTENING
+        loudest = max(loudest, spotter.last.level if spotter.last else loudest)
+        _tell(events, display, command, saver)
         if saver:
             saver.hear(block)
         display.update(_health(source))
-    _tell(spotter.finish(), display, command, saver)
+    seconds, early = spotter.time, spotter.state == State.WARMING_UP
+    events = spotter.finish()
+    _tell(events, display, command, saver)
+    if told or events or heard:
+        return
+    if early:
+        least = window_seconds(spotter.model.metadata)
+        display.warn(f"nothing was heard: {seconds:.1f} s of sound came in; expected {least:.1f} s or more")
+    else:
+        display.warn(
+            f"nothing was heard: too quiet: at most {loudest:.0f} dBFS in {seconds:.1f} s; expected a level above the "
+            "noise, or a microphone that is not muted"
+        )
 
 
 def _run_at(

@@ -1,6 +1,7 @@
 """`kws-edge models`: the models that there are, and what they say of themselves."""
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,9 @@ def models(name: str | None, as_json: bool) -> None:
     kws-edge models
     kws-edge models softmax
     kws-edge models my_model.onnx --json | jq .thresholds
+
+    Of a model that was calibrated on streams, its thresholds there and what they were calibrated on are told too; in
+    --json they are under "stream".
 
     Exit status: 0, or 2 where there is no such model or it cannot be used.
     """
@@ -57,9 +61,36 @@ def _describe(metadata: "Metadata") -> str:
                 else "not reached"
             )
             lines.append(f"  {p.target:<12.1%} {score}{' (default)' if score == metadata.score else ''}: {reached}")
+    if metadata.stream:
+        lines += _stream(metadata)
     for title, values in (("calibration", metadata.calibration), ("training", metadata.training)):
         lines += [f"  {title:12} {_pairs(values)}"]
     return "\n".join([*lines, f"  licence      {metadata.licence}", f"  attribution  {metadata.attribution}"])
+
+
+def _stream(metadata: "Metadata") -> list[str]:
+    """The settings that `kws-edge listen` uses, and what they were calibrated on, as far as the file says it."""
+    from kws_edge.decision import StreamSettings, calibrated_words
+
+    settings = StreamSettings.of(metadata)
+    limits = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.thresholds.items())
+    own = f", {len(settings.labels)} words with thresholds of their own" if settings.labels else ""
+    about = (metadata.stream or {}).get("calibration")
+    about = about if isinstance(about, Mapping) else {}
+    lines = [f"  stream       {limits}{own}, smoothing {settings.smoothing:g} s"]
+    if "limit" in about:
+        shown = "" if about.get("limit_shown", True) else ", which the negatives are too short to show"
+        lines.append(f"               at most {about['limit']} false accepts an hour{shown}")
+    lines.append(f"               calibrated for {', '.join(calibrated_words(metadata) or ['all words'])}")
+    if negatives := about.get("negatives"):
+        lines.append(
+            f"               without the words: {', '.join(f'{k} {_minutes(v)}' for k, v in negatives.items())}"
+        )
+    return lines
+
+
+def _minutes(negative: Mapping[str, float]) -> str:
+    return f"{negative['seconds'] / 60:.1f} minutes"
 
 
 def _pairs(values: Any) -> str:
