@@ -1,9 +1,9 @@
 """How far a decision is from what one core could do, and where the rest of its time goes.
 
-    python bench/limit.py [--model stream] [--model other.onnx] [--hop 0.1] [--dim frames=10] [--rounds 9]
+    python bench/limit.py [--model stream] [--model other.onnx] [--hop 0.1] [--dim batch=8] [--rounds 9]
 
 Multiply-adds and bytes are counted in the graph, by shape inference. Free dimensions are 1 (the batch) unless --dim
-says otherwise; a graph with states among its inputs is counted, and timed, for one step of it. The core's peak is
+says otherwise; the step form of a model for streams is measured too, for the new frames of a hop. The core's peak is
 measured in turn with the model, in the same rounds: a product of two matrices of 768 x 768 in float32 by numpy's BLAS
 and by ONNX Runtime, of which the faster counts, and a copy of 32 MB (memory) and of 128 KB (cache). All of it is CPU
 time on one core, a median over the rounds.
@@ -44,6 +44,7 @@ from kws_edge import KeywordModel, Spotter
 from kws_edge.bench.workload import WARM_UP, restless_noise
 from kws_edge.machine import describe, versions
 from kws_edge.session import CPU, open_session
+from kws_edge.steps import has_steps, step_file
 
 RESULTS = Path(__file__).parent / "results" / "limit.json"
 GEMM = 768
@@ -288,8 +289,10 @@ def shares_by_module(stats: Stats) -> dict[str, float]:
     return {module: taken / whole for module, taken in sorted(times.items(), key=lambda part: -part[1])}
 
 
-def measure(path: Path, name: str, hop: float, dims: Mapping[str, int], rounds: int) -> dict[str, Any]:
-    """Everything about one model."""
+def measure(
+    model: KeywordModel, path: Path, name: str, hop: float, dims: Mapping[str, int], rounds: int
+) -> dict[str, Any]:
+    """Everything about one graph, at `path`, of a model."""
     data = path.read_bytes()
     work = count(onnx.load_from_string(data), dims)
     session = open_session(data, CPU, 1)
@@ -308,7 +311,7 @@ def measure(path: Path, name: str, hop: float, dims: Mapping[str, int], rounds: 
             times[key].append(cpu_time(run))
     peaks = [GEMM**3 / min(n, o) for n, o in zip(times["numpy"], times["onnxruntime"], strict=True)]
     shares = [work.total_macs / t / peak for t, peak in zip(times["model"], peaks, strict=True)]
-    ms, modules = hop_by_module(KeywordModel.load(path), hop)
+    ms, modules = hop_by_module(model, hop)
     return {
         "model": name,
         "work": {**asdict(work), "macs": work.total_macs},
@@ -380,10 +383,17 @@ def main() -> None:
     options = parser.parse_args()
     os.sched_setaffinity(0, {options.core})
     dims = {name: int(size) for name, _, size in (text.partition("=") for text in options.dim)}
-    results = [
-        measure(KeywordModel.load(model).path, model, options.hop, dims, options.rounds)
-        for model in options.model or ["stream"]
-    ]
+    results = []
+    for name in options.model or ["stream"]:
+        model = KeywordModel.load(name)
+        results.append(measure(model, model.path, name, options.hop, dims, options.rounds))
+        if has_steps(model):
+            front_end = model.metadata.front_end
+            n = round(options.hop * front_end.sample_rate / front_end.hop)
+            step = measure(
+                model, step_file(model), f"{name}, step of {n}", options.hop, {"new_frames": n, **dims}, options.rounds
+            )
+            results.append(step)
     saved = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe().to_dict(),
