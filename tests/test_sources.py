@@ -479,7 +479,7 @@ sys.meta_path.insert(0, Blocker())
 
 @pytest.mark.parametrize(
     ("problem", "package"),
-    [('OSError("PortAudio library not found")', "libportaudio2"), ('ImportError("none")', r"kws-edge\[mic\]")],
+    [('OSError("PortAudio library not found")', "libportaudio2"), ('ImportError("none")', r"'\.\[mic\]'")],
 )
 def test_without_portaudio_the_microphone_alone_fails_and_names_the_package(
     problem: str, package: str, tmp_path: Path

@@ -395,7 +395,7 @@ def test_without_ray_the_package_to_install_is_named(
     from kws_export.ray_sweep import train_on_ray
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(DependencyError, match=r"pip install 'kws-edge\[ray\]'"):
+    with pytest.raises(DependencyError, match=r"pip install '\.\[ray\]'"):
         train_on_ray(plan(tone_words.recipe(), ["softmax"], [1], tmp_path), settings, "auto", None, Watcher())
 
 
