@@ -289,10 +289,8 @@ def shares_by_module(stats: Stats) -> dict[str, float]:
     return {module: taken / whole for module, taken in sorted(times.items(), key=lambda part: -part[1])}
 
 
-def measure(
-    model: KeywordModel, path: Path, name: str, hop: float, dims: Mapping[str, int], rounds: int
-) -> dict[str, Any]:
-    """Everything about one graph, at `path`, of a model."""
+def measure(path: Path, name: str, dims: Mapping[str, int], rounds: int) -> dict[str, Any]:
+    """Everything about one graph."""
     data = path.read_bytes()
     work = count(onnx.load_from_string(data), dims)
     session = open_session(data, CPU, 1)
@@ -311,7 +309,6 @@ def measure(
             times[key].append(cpu_time(run))
     peaks = [GEMM**3 / min(n, o) for n, o in zip(times["numpy"], times["onnxruntime"], strict=True)]
     shares = [work.total_macs / t / peak for t, peak in zip(times["model"], peaks, strict=True)]
-    ms, modules = hop_by_module(model, hop)
     return {
         "model": name,
         "work": {**asdict(work), "macs": work.total_macs},
@@ -325,7 +322,6 @@ def measure(
         },
         "share": {"median": statistics.median(shares), "low": min(shares), "high": max(shares)},
         "operators": {key: asdict(part) for key, part in profile_operators(data, feeds, work.nodes).items()},
-        "hop": {"seconds": hop, "ms": ms, "modules": modules},
     }
 
 
@@ -360,15 +356,15 @@ def markdown(results: list[dict[str, Any]]) -> str:
                 )
         number, ms = (sum(part[key] for part in rest) for key in ("number", "ms"))
         lines.append(f"| all others | {number:.0f} | {ms * 1e3:.0f} µs | {ms / whole:.0%} | | |")
-        hop = r["hop"]
-        lines += [
-            "",
-            f"| {r['model']}: a hop of {hop['seconds']:g} s | {hop['ms']:.2f} ms | of it |",
-            "| --- | --- | --- |",
-        ]
-        for module, share in hop["modules"].items():
-            if share >= 0.005:
-                lines.append(f"| {module} | {share * hop['ms']:.3f} ms | {share:.0%} |")
+        if hop := r.get("hop"):
+            lines += [
+                "",
+                f"| {r['model']}: a hop of {hop['seconds']:g} s | {hop['ms']:.2f} ms | of it |",
+                "| --- | --- | --- |",
+            ]
+            for module, share in hop["modules"].items():
+                if share >= 0.005:
+                    lines.append(f"| {module} | {share * hop['ms']:.3f} ms | {share:.0%} |")
     return "\n".join(lines)
 
 
@@ -386,14 +382,14 @@ def main() -> None:
     results = []
     for name in options.model or ["stream"]:
         model = KeywordModel.load(name)
-        results.append(measure(model, model.path, name, options.hop, dims, options.rounds))
+        ms, modules = hop_by_module(model, options.hop)
+        hop = {"seconds": options.hop, "ms": ms, "modules": modules}
+        results.append({**measure(model.path, name, dims, options.rounds), "hop": hop})
         if has_steps(model):
             front_end = model.metadata.front_end
             n = round(options.hop * front_end.sample_rate / front_end.hop)
-            step = measure(
-                model, step_file(model), f"{name}, step of {n}", options.hop, {"new_frames": n, **dims}, options.rounds
-            )
-            results.append(step)
+            step = step_file(model), f"{name}, step of {n}", {"new_frames": n, **dims}
+            results.append(measure(*step, options.rounds))
     saved = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe().to_dict(),

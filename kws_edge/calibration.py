@@ -238,9 +238,8 @@ def per_label(points: Sequence[Point]) -> list[StreamSettings]:
     counts = [sum((n.false_accepts_of for n in p.negatives.values()), Counter[str]()) for p in points]
     fired = np.maximum.accumulate([[count[label] for label in labels] for count in counts])
     total = fired.sum(axis=1, keepdims=True)
-    cost = (
-        (total + 1) * (fired + PRIOR) / (total + PRIOR * len(labels))
-    )  # at a total of 0 the next one would be the first
+    # At a total of 0 the next one would be the first.
+    cost = (total + 1) * (fired + PRIOR) / (total + PRIOR * len(labels))
     found: dict[tuple[int, ...], StreamSettings] = {}
     for price in np.geomspace(1e3, 1e-3, PRICES):
         best = (hits - price * cost).argmax(axis=0).tolist()

@@ -71,13 +71,13 @@ class Outputs:
     entropy: F32
 
 
-def shipped_models() -> dict[str, Path]:
-    """The models that come with the package, name → file.
+def shipped_models(folder: Path | None = None) -> dict[str, Path]:
+    """The models that come with the package, or those of another folder, name → file.
 
     Other forms of a model beside it are not listed: NAME.step.onnx, for streams, and NAME.audio.onnx, with the front
     end in its graph, for runtimes that have none.
     """
-    files = (path for path in MODELS.glob("*.onnx") if "." not in path.stem)
+    files = (path for path in (folder or MODELS).glob("*.onnx") if "." not in path.stem)
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
 
 

@@ -162,19 +162,19 @@ class TestReplay:
         assert words("--target", "99.5") == ["mid", "low"]  # thresholds for all words
         assert "listening for low" in replay("--model", "few.onnx").stderr
 
-    def test_a_recording_shorter_than_a_window_is_said_to_be(self) -> None:
-        soundfile.write("short.wav", noise(0.4), RATE)
-        result = listen("--replay", "short.wav", "--fast")
+    @pytest.mark.parametrize(
+        ("seconds", "said"),
+        [
+            (0.4, "nothing was heard: 0.4 s of sound came in"),  # less than a window
+            (3, "nothing was heard: too quiet: at most -70 dBFS in 3.0 s"),
+        ],
+    )
+    def test_a_recording_in_which_nothing_was_heard_is_said_to_be_one(self, seconds: float, said: str) -> None:
+        soundfile.write("faint.wav", noise(seconds), RATE)
+        result = listen("--replay", "faint.wav", "--fast")
         assert (result.exit_code, result.stdout) == (0, "")
         (line,) = result.stderr.splitlines()
-        assert "nothing was heard: 0.4 s of sound came in" in line
-
-    def test_a_recording_that_is_all_quiet_is_said_to_be(self) -> None:
-        soundfile.write("quiet.wav", noise(3), RATE)
-        result = listen("--replay", "quiet.wav", "--fast")
-        assert (result.exit_code, result.stdout) == (0, "")
-        (line,) = result.stderr.splitlines()
-        assert "nothing was heard: too quiet: at most -70 dBFS in 3.0 s" in line
+        assert said in line
 
     def test_what_was_heard_needs_no_remark(self) -> None:
         soundfile.write("short.wav", tone("mid"), RATE)

@@ -18,7 +18,7 @@ from kws_edge.audio import EXTENSIONS, SAMPLE_RATE, is_audio, load
 from kws_edge.errors import SettingError
 from kws_edge.scenes import Word, speech_bounds, words_beside
 from kws_export.speech_commands import CLIP_SAMPLES, held_out
-from kws_export.splits import ArrayDataset, as_float
+from kws_export.splits import ArrayDataset, as_float, as_int16
 
 F32 = npt.NDArray[np.float32]
 Sample = TypeVar("Sample", np.float32, np.int16)
@@ -164,23 +164,18 @@ def between(samples: F32, words: Sequence[Word]) -> list[npt.NDArray[np.int16]]:
     All of it where there are no words, however short it is.
     """
     if not words:
-        return [_to_int16(samples)]
+        return [as_int16(samples)]
     keep = np.ones(len(samples), np.bool_)
     for word in words:
-        keep[max(0, round((word.start - CLEARANCE) * SAMPLE_RATE)) : round((word.end + CLEARANCE) * SAMPLE_RATE)] = (
-            False
-        )
+        start, end = max(0.0, word.start - CLEARANCE), word.end + CLEARANCE
+        keep[round(start * SAMPLE_RATE) : round(end * SAMPLE_RATE)] = False
     ends = np.flatnonzero(np.diff(keep)) + 1
     pieces = zip([0, *ends], [*ends, len(samples)], strict=True)
-    return [_to_int16(samples[a:b]) for a, b in pieces if keep[a] and b - a >= CLIP_SAMPLES]
+    return [as_int16(samples[a:b]) for a, b in pieces if keep[a] and b - a >= CLIP_SAMPLES]
 
 
 def _audio_below(path: Path) -> list[Path]:
     return [p for p in (path.rglob("*") if path.is_dir() else [path]) if is_audio(p)]
-
-
-def _to_int16(samples: F32) -> npt.NDArray[np.int16]:
-    return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
 
 
 def _stretch(recording: npt.NDArray[Sample], n: int, rng: np.random.Generator) -> npt.NDArray[Sample]:

@@ -115,7 +115,7 @@ def unlabelled(root: Path) -> list[Clip]:
     """The clips of the folder `_unknown_`, of words that are in no class, each with its speaker's split. Often none."""
     folder = root / "_unknown_"
     keys = _keyed(folder) if folder.is_dir() else {}
-    lists = {split: _read_keys(root / name) for split, name in LISTS.items() if (root / name).is_file()}
+    lists = _split_keys(root)
     return [Clip(path, folder.name, _speaker(key), _assign(key, lists)) for key, path in keys.items()]
 
 
@@ -131,16 +131,14 @@ def listed(root: Path, name: str) -> list[Clip]:
     path = root / name
     if not path.is_file():
         raise SettingError(f"no list {path}; expected a file with one `word/file` a line")
-    lists = {split: _read_keys(root / file) for split, file in LISTS.items() if (root / file).is_file()}
+    lists = _split_keys(root)
     files = {key: p for folder in sorted(root.iterdir()) if folder.is_dir() for key, p in _keyed(folder).items()}
     clips = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        key = str(PurePosixPath(line.strip()).with_suffix(""))
-        if line.strip() and key not in files:
-            raise SettingError(f"{path} names {line.strip()}, which is not there (looked for {', '.join(EXTENSIONS)})")
-        if line.strip():
-            folder = key.partition("/")[0]
-            clips.append(Clip(files[key], folder, _speaker(key), "test"))
+    for line in filter(None, map(str.strip, path.read_text(encoding="utf-8").splitlines())):
+        key = str(PurePosixPath(line).with_suffix(""))
+        if key not in files:
+            raise SettingError(f"{path} names {line}, which is not there (looked for {', '.join(EXTENSIONS)})")
+        clips.append(Clip(files[key], key.partition("/")[0], _speaker(key), "test"))
     words = [clip for clip in clips if not clip.word.startswith("_")]
     if seen := [clip.name for clip in words if _assign(f"{clip.word}/{clip.path.stem}", lists) != "test"]:
         raise SettingError(
@@ -165,8 +163,12 @@ def background(root: Path) -> dict[str, npt.NDArray[np.float32]]:
 
 def held_out(root: Path) -> set[str]:
     """What the list files keep from training: keys `folder/file` without extension, of _unknown_ and the like too."""
-    paths = [root / name for name in LISTS.values()]
-    return set().union(*(_read_keys(path) for path in paths if path.is_file()))
+    return set().union(*_split_keys(root).values())
+
+
+def _split_keys(root: Path) -> dict[Split, set[str]]:
+    """What each list file that is there names, clips without a word too."""
+    return {split: _read_keys(root / name) for split, name in LISTS.items() if (root / name).is_file()}
 
 
 def _keyed(folder: Path) -> dict[str, Path]:

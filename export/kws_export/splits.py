@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from kws_edge.audio import load
 from kws_edge.errors import SettingError
+from kws_edge.metadata import SILENCE_CLASS
 from kws_export.speech_commands import CLIP_SAMPLES, Clip, Split, index, listed, noise_files, unlabelled
 
 _CACHE_FORMAT = 1  # part of every cache key: raise it when decoding or cropping changes
@@ -50,7 +51,7 @@ class ArrayDataset:
         return len(self.names)
 
 
-UNKNOWN, SILENCE = "_unknown_", "_silence_"
+UNKNOWN, SILENCE = "_unknown_", SILENCE_CLASS
 
 SILENCE_CLIPS: dict[Split, int] = {"train": 2000, "validation": 300, "test": 400}
 """Stretches of noise that a split has, where silence is a class."""
@@ -103,7 +104,7 @@ def load_split(root: Path, split: Split, labels: Sequence[str], cache: Path, *, 
         found = listed(root, test_list)
     else:
         found = [clip for clip in clips if clip.split == split]
-        found += [clip for clip in unlabelled(root) if clip.split == split]
+        found += [clip for clip in unlabelled(root) if clip.split == split] if UNKNOWN in class_of else []
         found += _silence(root, split) if SILENCE in class_of else []
     chosen = [clip for clip in found if clip.word in class_of or (UNKNOWN in class_of and clip.word != SILENCE)]
     if not chosen:
@@ -125,6 +126,11 @@ def as_float(samples: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
     return np.multiply(samples, np.float32(1 / 32768), dtype=np.float32)
 
 
+def as_int16(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
+    """The other way, rounded; what is beyond full scale is clipped."""
+    return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
+
+
 def loudest_second(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """The second with the most energy, the earliest of equals. [n ≥ 16000] → [16000]."""
     energy = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
@@ -142,11 +148,11 @@ def _digest(clips: Sequence[Clip]) -> str:
 
 def _silence(root: Path, split: Split) -> list[Clip]:
     """Stretches of the background recordings, at levels from nothing to their own, the same in every run."""
-    recordings = {path: len(load(path).samples) for path in noise_files(root)}
+    recordings = [(path, len(_recording(path))) for path in noise_files(root)]
     rng = np.random.default_rng([_SILENCE_SEED, get_args(Split).index(split)])
     clips: list[Clip] = []
     for i in range(SILENCE_CLIPS[split]):
-        path, n = list(recordings.items())[i % len(recordings)]
+        path, n = recordings[i % len(recordings)]
         start = int(rng.integers(max(1, n - CLIP_SAMPLES)))
         clips.append(Stretch(path, SILENCE, "", split, start, float(rng.random())))
     return clips
@@ -164,7 +170,7 @@ def _decode(clip: Clip) -> tuple[npt.NDArray[np.int16], bool]:
     longer = samples.size > CLIP_SAMPLES
     if longer:
         samples = loudest_second(samples)
-    return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16), longer
+    return as_int16(samples), longer
 
 
 @cached

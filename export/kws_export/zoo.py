@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from kws_edge.errors import ModelError
-from kws_edge.model import DEFAULT_MODEL, KeywordModel
+from kws_edge.model import DEFAULT_MODEL, KeywordModel, shipped_models
 from kws_export.tables import NONE, Table
 
 TARGET = "99.5 %"
@@ -30,8 +30,7 @@ def update(folder: Path) -> int:
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
     if text.count(_BEGIN) != 1 or text.count(_END) != 1:
         raise ModelError(f"{readme}: expected a table between the lines {_BEGIN} and {_END}")
-    files = sorted(path for path in folder.glob("*.onnx") if "." not in path.stem)  # NAME.step.onnx is another form
-    files.sort(key=lambda path: path.stem != DEFAULT_MODEL)
+    files = sorted(shipped_models(folder).values(), key=lambda path: path.stem != DEFAULT_MODEL)
     table = Table("zoo", "", "", _HEAD, [row(file) for file in files]).to_markdown()
     before, rest = text.split(_BEGIN)
     readme.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.split(_END)[1]}", encoding="utf-8")

@@ -102,6 +102,7 @@ def listen(
     """
     from kws_edge.cli.actions import STANDARD_ERROR, EventCommand, EventSaver
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
+    from kws_edge.cli.recordings import word_list
     from kws_edge.decision import calibrated_words
     from kws_edge.model import KeywordModel
     from kws_edge.spotter import Spotter
@@ -110,7 +111,7 @@ def listen(
     fast = realtime is False
     opened, name = _open(source, replay, realtime=not fast, device=device, rate=rate)
     asked: dict[str, Any] = {
-        "words": None if words is None else [word.strip() for word in words.split(",")],
+        "words": word_list(words),
         "hop": hop,
         "score": score,
         "target": None if target is None else target / 100,
