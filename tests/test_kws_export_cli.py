@@ -18,8 +18,9 @@ import tone_words
 import torch
 from click.testing import CliRunner, Result
 
+from kws_export.checkpoint import load_checkpoint
 from kws_export.cli import main
-from kws_export.trainer import Trainer, load_checkpoint
+from kws_export.trainer import Trainer
 
 COMMANDS = ("train", "export", "download", "inspect", "quantise", "report", "score", "sweep")
 

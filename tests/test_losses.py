@@ -302,3 +302,56 @@ def test_following_the_gradient_learns_the_labels(variant: Variant) -> None:
         optimiser.step()
     assert loss.item() < first / 2
     assert torch.equal(z.argmax(-1), labels)
+
+
+# Learning from a teacher
+
+
+def lesson(batch: int, classes: int, share: float, temperature: float = 1.0) -> losses.Lesson:
+    logits, _ = random_logits(batch, classes, seed=1)
+    return losses.Lesson(logits.exp(), share, temperature)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
+def test_for_softmax_the_distance_to_a_teacher_is_hintons(temperature: float) -> None:
+    (student, _), (teacher, _) = random_logits(6, 5, seed=1), random_logits(6, 5, seed=2)
+    soft = torch.softmax(teacher / temperature, dim=-1)
+    expected = temperature**2 * cross_entropy(student / temperature, soft, reduction="none")
+    torch.testing.assert_close(losses.distillation_loss(student.exp(), teacher.exp(), temperature), expected)
+
+
+@ALL
+def test_without_softening_the_distance_is_the_cross_entropy_of_the_means(variant: Variant) -> None:
+    (student, _), (teacher, _) = random_logits(6, 5, seed=1), random_logits(6, 5, seed=2)
+    a, b = (losses.alpha(z, variant) for z in (student, teacher))
+    expected = [cross_entropy(p.log(), q) for p, q in zip(Dirichlet(a).mean, Dirichlet(b).mean, strict=True)]
+    torch.testing.assert_close(losses.distillation_loss(a, b, 1.0), torch.stack(expected))
+
+
+@ALL
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_nothing_is_nearer_to_a_teacher_than_its_own_answer(variant: Variant, temperature: float) -> None:
+    teacher = losses.alpha(random_logits(4, 5)[0], variant)
+    z = random_logits(4, 5)[0].requires_grad_()
+    (gradient,) = torch.autograd.grad(losses.distillation_loss(losses.alpha(z, variant), teacher, temperature).sum(), z)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-12, rtol=0)
+
+
+@ALL
+def test_a_lesson_takes_its_share_of_the_data_loss_alone(variant: Variant) -> None:
+    logits, labels = random_logits(6, 4)
+    taught = lesson(6, 4, share=0.25, temperature=2.0)
+    weight = full_weight(variant)
+    data = losses.evidential_loss(logits, labels, variant)
+    kl = losses.evidential_loss(logits, labels, variant, weight) - data
+    distance = losses.distillation_loss(losses.alpha(logits, variant), taught.alpha, 2.0).mean()
+    expected = 0.75 * data + 0.25 * distance + kl
+    torch.testing.assert_close(losses.evidential_loss(logits, labels, variant, weight, taught), expected)
+
+
+def test_a_lesson_says_nothing_of_a_window_without_a_word() -> None:
+    variant = get_variant("plugin_ce")
+    logits, _ = random_logits(6, 4)
+    none = torch.full((6,), -1)
+    plain = losses.evidential_loss(logits, none, variant)
+    assert losses.evidential_loss(logits, none, variant, lesson=lesson(6, 4, share=1.0)) == plain

@@ -86,6 +86,14 @@ def test_parameter_count_of_the_design(repeat: int, count: int) -> None:
     assert parameter_count(MatchboxNet(30, repeat)) == count
 
 
+def test_channels_are_those_of_the_blocks_and_half_of_the_ends() -> None:
+    network = MatchboxNet(12, repeat=2, channels=128)
+    assert parameter_count(network) == 319_436
+    shapes = [tuple(conv.pointwise.shape) for conv in (network.prologue, network.epilogue[0], network.epilogue[1])]
+    assert shapes == [(256, 64), (256, 128), (256, 256)]
+    assert [tuple(block.residual.pointwise.shape) for block in network.blocks] == [(128, 256), (128, 128), (128, 128)]
+
+
 @pytest.mark.parametrize(("kernel", "dilation"), [(11, 1), (13, 1), (29, 2)])
 def test_depthwise_is_a_grouped_conv1d(kernel: int, dilation: int) -> None:
     x = torch.randn(6, 3, 128, dtype=torch.float64, requires_grad=True)

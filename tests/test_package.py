@@ -20,11 +20,11 @@ from kws_edge.metadata import Metadata
 from kws_edge.mfcc import mfcc, pad
 from kws_edge.model import KeywordModel, Outputs
 from kws_export import package as package_module
+from kws_export.checkpoint import load_checkpoint
 from kws_export.cli import main
 from kws_export.package import package
 from kws_export.scoring import Scored
 from kws_export.splits import UNKNOWN
-from kws_export.trainer import load_checkpoint
 
 WORDS = tuple(tone_words.SWEEPS)
 OTHER = "chord"

@@ -8,7 +8,7 @@ import pytest
 
 from kws_edge.errors import SettingError
 from kws_edge.variants import VARIANTS
-from kws_export.recipe import Recipe
+from kws_export.recipe import Distillation, Recipe
 
 RECIPES = sorted((Path(__file__).resolve().parent.parent / "export" / "recipes").glob("*.toml"))
 
@@ -25,7 +25,7 @@ def test_a_variant_is_all_that_a_file_must_say(tmp_path: Path) -> None:
 
 def test_the_defaults_are_the_designs() -> None:
     r = Recipe(name="x", variant="softmax")
-    assert (r.epochs, r.batch, r.repeat) == (200, 128, 1)
+    assert (r.epochs, r.batch, r.repeat, r.channels) == (200, 128, 1, 64)
     assert (r.peak_lr, r.final_lr, r.warmup, r.hold) == (0.05, 0.001, 0.05, 0.45)
     a = r.augmentation
     assert (a.time_masks, a.time_width, a.band_masks, a.band_width, a.cutouts) == (2, 25, 2, 15, 5)
@@ -49,6 +49,8 @@ def test_tables_go_into_the_settings_that_they_name(tmp_path: Path) -> None:
         white_noise_db = [-60, -30.5]
         [negatives]
         share = 0.25
+        [distillation]
+        teacher = "models/softmax.onnx"
         """,
     )
     assert r.name == "noisy"
@@ -56,6 +58,7 @@ def test_tables_go_into_the_settings_that_they_name(tmp_path: Path) -> None:
     assert r.weight_decay == 0
     assert r.augmentation.white_noise_db == (-60, -30.5)
     assert r.negatives.share == 0.25
+    assert r.distillation == Distillation("models/softmax.onnx", share=0.5, temperature=2)
 
 
 def test_a_recipe_survives_json() -> None:
@@ -105,6 +108,11 @@ def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
         ('variant = "softmax"\npadding = "valid"\nrepeat = 2', "expected repeat=1"),
         ('variant = "softmax"\n[augmentation]\nstream_probability = 2', "stream_probability=2; expected 0 to 1"),
         ('variant = "plugin_ce"\n[negatives]\nshare = 1.0', "share=1.0; expected 0 to below 1"),
+        ('variant = "softmax"\nchannels = 40', "channels=40; expected a multiple of 16"),
+        ('variant = "softmax"\nchannels = 0', "channels=0; expected a multiple of 16"),
+        ('variant = "softmax"\n[distillation]\nshare = 0', "share=0; expected above 0, at most 1"),
+        ('variant = "softmax"\n[distillation]\nshare = 1.5', "share=1.5; expected above 0, at most 1"),
+        ('variant = "softmax"\n[distillation]\ntemperature = 0.5', "temperature=0.5; expected at least 1"),
         ("variant = softmax", "is not a TOML file"),
         ("\udcff", "is not a TOML file"),
     ],

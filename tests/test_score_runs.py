@@ -18,8 +18,8 @@ from hypothesis.extra import numpy as hnp
 
 from kws_edge.errors import SettingError
 from kws_export.batches import split_features
+from kws_export.checkpoint import Checkpoint
 from kws_export.cli import main
-from kws_export.package import Checkpoint
 from kws_export.score_runs import Answers, RunScores, shortened
 from kws_export.scoring import Scored
 from kws_export.splits import load_split

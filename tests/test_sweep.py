@@ -22,10 +22,11 @@ from click.testing import CliRunner, Result
 
 from kws_edge.errors import DependencyError, SettingError
 from kws_edge.variants import VARIANTS
+from kws_export.checkpoint import load_checkpoint
 from kws_export.cli import main
 from kws_export.recipe import Recipe
 from kws_export.sweep import Run, Settings, State, claim, plan, state, train_in_processes
-from kws_export.trainer import EpochResult, load_checkpoint
+from kws_export.trainer import EpochResult
 
 
 class Watcher:

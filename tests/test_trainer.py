@@ -23,6 +23,7 @@ from kws_edge.errors import SettingError
 from kws_edge.mfcc import mfcc, pad
 from kws_edge.variants import get_variant
 from kws_export.batches import EpochBatches
+from kws_export.checkpoint import load_checkpoint
 from kws_export.head import evidential_head
 from kws_export.losses import evidential_loss, kl_weight
 from kws_export.network import MatchboxNet
@@ -36,7 +37,6 @@ from kws_export.trainer import (
     EpochResult,
     Trainer,
     bound_gradients,
-    load_checkpoint,
     pick_device,
     predict,
 )
@@ -465,16 +465,53 @@ def test_a_second_stage_starts_from_the_weights_of_the_first(tones: Path, tmp_pa
     assert second.epoch == 0
 
 
-def test_a_second_stage_on_another_network_is_refused(tones: Path, tmp_path: Path) -> None:
-    first = tone_words.trainer(tones, tmp_path / "first", tone_words.recipe(epochs=1))
-    tone_words.run(first)
-    recipe = tone_words.recipe(start=str(tmp_path / "first" / "last.pt"), repeat=2)
-    with pytest.raises(SettingError, match="repeat=1; expected 2"):
+@pytest.mark.parametrize(
+    ("setting", "value", "message"), [("repeat", 2, "1; expected 2"), ("channels", 32, "64; expected 32")]
+)
+def test_a_second_stage_on_another_network_is_refused(
+    tone_run: Path, tones: Path, tmp_path: Path, setting: str, value: int, message: str
+) -> None:
+    recipe = tone_words.recipe(start=str(tone_run / "last.pt"), **{setting: value})
+    with pytest.raises(SettingError, match=f"{setting}={message}"):
         tone_words.trainer(tones, tmp_path / "second", recipe)
 
 
 def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
     recipe = tone_words.recipe(start=str(tmp_path / "none.pt"))
     with pytest.raises(SettingError, match=r"none\.pt, which does not exist; train it first"):
+        Trainer(recipe, tones, tmp_path / "run", cache=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+# --- it learns from another network
+
+
+def test_a_network_learns_from_a_larger_one_without_the_labels(tone_run: Path, tones: Path, tmp_path: Path) -> None:
+    distillation = {"teacher": str(tone_run / "best.pt"), "share": 1.0}
+    small = tone_words.trainer(tones, tmp_path, tone_words.recipe(channels=32, distillation=distillation))
+    small.train_data = replace(small.train_data, labels=np.zeros_like(small.train_data.labels))
+    assert tone_words.run(small)[-1].validation_accuracy > 0.6
+
+
+def test_a_teacher_answers_in_evaluation_mode_whatever_the_run_does_to_its_own_network(
+    tone_run: Path, tones: Path, tmp_path: Path
+) -> None:
+    teacher = tone_run / "best.pt"
+    before = load_checkpoint(teacher)["model"]
+    trainer = tone_words.trainer(tones, tmp_path, tone_words.recipe(epochs=1, distillation={"teacher": str(teacher)}))
+    tone_words.run(trainer)
+    assert trainer.teacher
+    assert all(torch.equal(value, before[name]) for name, value in trainer.teacher.network.state_dict().items())
+
+
+def test_a_teacher_of_other_words_is_refused(tone_run: Path, tones: Path, tmp_path: Path) -> None:
+    recipe = tone_words.recipe(labels=["low", "high"], distillation={"teacher": str(tone_run / "best.pt")})
+    with pytest.raises(SettingError, match="knows fall, high, low, rise; expected this run's classes in their order"):
+        tone_words.trainer(tones, tmp_path, recipe)
+
+
+def test_an_absent_teacher_is_named_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
+    recipe = tone_words.recipe(distillation={"teacher": str(tmp_path / "none.pt")})
+    with pytest.raises(SettingError, match=r"learns from .*none\.pt, which does not exist; train it first"):
         Trainer(recipe, tones, tmp_path / "run", cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()

@@ -55,12 +55,15 @@ def model_card(
     others = ", ".join(f"`{label}`" for label in m.labels if not is_word(label))
     clips = ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())
     test_list = t["recipe"].get("test_list")
+    channels = t["recipe"].get("channels", 64)
+    teacher = t["recipe"].get("distillation", {}).get("teacher")
     return "\n".join(
         [
             f"# {m.name}",
             "",
-            f"MatchboxNet-3x{t['repeat']}x64 with the `{m.variant}` evidential head; {t['parameters']:,} parameters, "
-            f"{size / 1000:.0f} kB. One word of a closed set in a clip of about a second, or an abstention.",
+            f"MatchboxNet-3x{t['repeat']}x{channels} with the `{m.variant}` evidential head; "
+            f"{t['parameters']:,} parameters, {size / 1000:.0f} kB. "
+            "One word of a closed set in a clip of about a second, or an abstention.",
             "",
             f"**Words ({len(words)}):** {', '.join(words)}" + (f"; classes besides: {others}" if others else ""),
             "",
@@ -82,6 +85,7 @@ def model_card(
                     ["splits", "the data set's own lists; no speaker is in two of them"],
                     ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
                     *([["started from", f"`{t['recipe']['start']}`"]] if t["recipe"]["start"] else []),
+                    *([["learnt from", f"`{teacher}`"]] if teacher else []),
                     ["seed", str(t["seed"])],
                     *([["without words", str(t["negatives"])]] if t["negatives"] else []),
                     *([f"quantised, {key}", str(text)] for key, text in t.get("quantisation", {}).items()),

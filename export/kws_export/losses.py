@@ -11,6 +11,7 @@ Source: "Plug-in Losses for Evidential Deep Learning".
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -103,6 +104,25 @@ DATA_LOSSES: dict[Loss, Callable[[Tensor, Tensor], Tensor]] = {
 """The data losses by the name that `Variant.loss` gives them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a teacher says of a batch: α, float64 [B, K], and how it counts (`recipe.Distillation`)."""
+
+    alpha: Tensor
+    share: float
+    temperature: float
+
+
+def distillation_loss(alpha: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """T² times the cross-entropy of two means, each softened: −T² Σ q_k log p_k. [B, K], [B, K] → [B].
+
+    q ∝ α_teacher^(1/T) and p ∝ α^(1/T). With τ = exp and φ(e) = e, α^(1/T) = exp(z/T): the loss of Hinton et al., whose
+    T² keeps the gradient's size whatever T is. At T = 1 q and p are the means, for every variant.
+    """
+    p, q = (torch.log_softmax(a.log() / temperature, dim=-1) for a in (alpha, teacher))
+    return -(temperature**2) * (q.exp() * p).sum(-1)
+
+
 def no_word_loss(evidence: Tensor) -> Tensor:
     """−log u = log(1 + Σe/K), for windows that hold no word: 0 where there is no evidence. [n, K] → [n].
 
@@ -129,7 +149,9 @@ def kl_weight(variant: Variant, epoch: int, epochs: int) -> float:
     return min(1.0, epoch / (variant.kl_ramp_epochs * epochs / PAPER_EPOCHS))
 
 
-def evidential_loss(logits: Tensor, labels: Tensor, variant: Variant, kl_weight: float = 0.0) -> Tensor:
+def evidential_loss(
+    logits: Tensor, labels: Tensor, variant: Variant, kl_weight: float = 0.0, lesson: Lesson | None = None
+) -> Tensor:
     """The variant's loss, averaged over the batch: its data loss + kl_weight · KL(Dir(α̃) ‖ Dir(1)).
 
     Parameters
@@ -137,6 +159,7 @@ def evidential_loss(logits: Tensor, labels: Tensor, variant: Variant, kl_weight:
     logits : floating [B, K], any finite values. NaN or infinity gives NaN.
     labels : int64 [B], 0 to K-1, or negative for a window that holds no word, whose loss is `no_word_loss`.
     kl_weight : λ_t of this epoch, from the function `kl_weight`; at least 0.
+    lesson : a teacher's answers, whose `distillation_loss` takes its share of the data loss, for windows with a word.
 
     Returns
     -------
@@ -152,7 +175,11 @@ def evidential_loss(logits: Tensor, labels: Tensor, variant: Variant, kl_weight:
     e = evidence(logits, variant)
     word = labels >= 0
     e_word, y = e[word], labels[word]
-    loss = DATA_LOSSES[variant.loss](e_word + variant.alpha_offset, y).sum()
+    a = e_word + variant.alpha_offset
+    losses = DATA_LOSSES[variant.loss](a, y)
+    if lesson:
+        losses = torch.lerp(losses, distillation_loss(a, lesson.alpha[word], lesson.temperature), lesson.share)
+    loss = losses.sum()
     if kl_weight > 0:
         loss = loss + kl_weight * kl_to_uniform(alpha_tilde(e_word, y)).sum()
     return (loss + no_word_loss(e[~word]).sum()) / len(labels)

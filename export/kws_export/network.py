@@ -1,8 +1,9 @@
-"""MatchboxNet-3xRx64: the network from MFCC to logits.
+"""MatchboxNet-3xRxC: the network from MFCC to logits.
 
 Source: S. Majumdar and B. Ginsburg, "MatchboxNet: 1D Time-Channel Separable Convolutional Neural Network Architecture
 for Speech Commands Recognition", 2020. Prologue, three residual blocks of R sub-blocks, two epilogue layers, average
-pool, linear. 77,214 parameters at R = 1 and 30 classes; 92,766 at R = 2.
+pool, linear; prologue and epilogue have 2C channels. 77,214 parameters at R = 1, C = 64 and 30 classes; 92,766 at
+R = 2.
 
 On a CPU trunk.py computes it with compiled kernels, else ops.py with torch, where activations are [C, B, T]; the public
 input and output are batch-first.
@@ -22,7 +23,6 @@ from kws_export.ops import batch_norm, depthwise
 BN_EPS = 1e-3
 BN_MOMENTUM = 0.1
 BLOCK_KERNELS = (13, 15, 17)
-BLOCK_CHANNELS = 64
 
 
 class Norm(nn.Module):
@@ -135,8 +135,10 @@ class Block(nn.Module):
 class MatchboxNet(nn.Module):
     """MFCC [B, 64, 128] → logits [B, classes]."""
 
-    def __init__(self, classes: int, repeat: int = 1, coefficients: int = 64, padding: Padding = "same") -> None:
-        """Build the network; `repeat` is R in 3xRx64.
+    def __init__(
+        self, classes: int, repeat: int = 1, coefficients: int = 64, padding: Padding = "same", channels: int = 64
+    ) -> None:
+        """Build the network; `repeat` is R and `channels` C in 3xRxC.
 
         With `padding` "same" the pool takes every frame, and those near the edges have seen zeros beyond the window.
         With "valid" it takes only frames that have not: what a window gives is then a mean over frames that each
@@ -144,13 +146,13 @@ class MatchboxNet(nn.Module):
         """
         super().__init__()
         self.classes, self.repeat, self.coefficients, self.padding = classes, repeat, coefficients, padding
-        self.prologue = Conv(coefficients, 128, 11)
+        self.channels, wide = channels, 2 * channels
+        self.prologue = Conv(coefficients, wide, 11)
         self.blocks = nn.ModuleList(
-            Block(128 if i == 0 else BLOCK_CHANNELS, BLOCK_CHANNELS, kernel, repeat)
-            for i, kernel in enumerate(BLOCK_KERNELS)
+            Block(wide if i == 0 else channels, channels, kernel, repeat) for i, kernel in enumerate(BLOCK_KERNELS)
         )
-        self.epilogue = nn.ModuleList([Conv(BLOCK_CHANNELS, 128, 29, dilation=2), Conv(128, 128)])
-        self.classifier = nn.Linear(128, classes)
+        self.epilogue = nn.ModuleList([Conv(channels, wide, 29, dilation=2), Conv(wide, wide)])
+        self.classifier = nn.Linear(wide, classes)
 
     @property
     def reach(self) -> int:

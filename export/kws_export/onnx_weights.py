@@ -34,8 +34,9 @@ def load_network(path: Path) -> tuple[MatchboxNet, Metadata]:
     model, metadata = load_model(path)
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     repeat = sum(f"block1_{i}_weight" in weights for i in range(1, 10))
-    network = MatchboxNet(len(metadata.labels), max(1, repeat), metadata.front_end.n_mfcc, metadata.padding)
     try:
+        channels = len(weights["block1_1_bias"])
+        network = MatchboxNet(len(metadata.labels), repeat, metadata.front_end.n_mfcc, metadata.padding, channels)
         _fill(network, weights)
     except (KeyError, RuntimeError) as error:
         raise ModelError(f"{path} lacks float weights ({error}); expected an fp32 file of kws-export export") from None

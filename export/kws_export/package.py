@@ -1,7 +1,7 @@
 """From a training run to the files that ship: calibrated ONNX, model card, scores for reports."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +11,18 @@ import torch
 from kws_edge import evidence
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.metadata import SCORES, Metadata, Score
-from kws_edge.mfcc import FrontEnd
 from kws_edge.model import KeywordModel
 from kws_edge.steps import SUFFIX as STEP_SUFFIX
 from kws_edge.variants import get_variant
 from kws_export.batches import split_features
 from kws_export.card import model_card
+from kws_export.checkpoint import Checkpoint
 from kws_export.head import evidential_head
-from kws_export.network import MatchboxNet, parameter_count
+from kws_export.network import parameter_count
 from kws_export.onnx_export import build_model, build_step_model, run_model, save_model
-from kws_export.recipe import Recipe
 from kws_export.scoring import Scored, Thresholds, calibrate, observe, score_clips, withheld_shares
 from kws_export.speech_commands import Split, index
 from kws_export.splits import UNKNOWN, load_split
-from kws_export.trainer import load_checkpoint
 
 LICENCE = "Apache-2.0"
 ATTRIBUTION = (
@@ -33,27 +31,6 @@ ATTRIBUTION = (
 )
 PARITY = 1e-4
 """How far torch, ONNX Runtime and numpy may be apart, relative to values above 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A trained network and what it was trained as."""
-
-    network: MatchboxNet
-    recipe: Recipe
-    labels: tuple[str, ...]
-    front_end: FrontEnd
-    epoch: int
-
-    @classmethod
-    def load(cls, path: Path) -> "Checkpoint":
-        """Read best.pt or last.pt of a run. Raises SettingError where it is no checkpoint."""
-        saved = load_checkpoint(path)
-        recipe, labels = Recipe.from_dict(saved["recipe"]), tuple(saved["labels"])
-        front_end = FrontEnd.from_dict(saved["front_end"])
-        network = MatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding)
-        network.load_state_dict(saved["model"])
-        return cls(network.eval(), recipe, labels, front_end, saved["epoch"])
 
 
 def uncalibrated_metadata(checkpoint: Checkpoint, score: Score, extra: dict[str, Any]) -> Metadata:

@@ -15,6 +15,29 @@ from kws_export.negatives import NegativeMix
 
 
 @dataclass(frozen=True, slots=True)
+class Distillation:
+    """What a run learns from another network, beside the labels; distillation.py.
+
+    Attributes
+    ----------
+    teacher : a checkpoint or an exported model of the same classes, of any size and variant; empty for none.
+    share : of the data loss that is the distance to the teacher's answers, not to the labels.
+    temperature : how much both answers are softened before they are compared; 1 takes them as they are.
+    """
+
+    teacher: str = ""
+    share: float = 0.5
+    temperature: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if not 0 < self.share <= 1:
+            raise SettingError(f"distillation: share={self.share}; expected above 0, at most 1")
+        if self.temperature < 1:
+            raise SettingError(f"distillation: temperature={self.temperature}; expected at least 1")
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """What to train and how. The defaults are the design's, but for the epochs, which the machine's time decides.
 
@@ -30,7 +53,7 @@ class Recipe:
     test_list : the list in the data set that names the test clips, such as official_test_v0.02.txt of the 12-class
         task; empty for the clips of the test split.
     min_clips : see `labels`.
-    repeat : R of MatchboxNet-3xRx64.
+    repeat, channels : R and C of MatchboxNet-3xRxC; channels in multiples of 16.
     padding : "same", or "valid" for a network that a stream computes hop by hop; see network.py.
     epochs, batch : length of the run, clips per optimiser step over all processes.
     seed : of the weights, the sampling and the augmentation.
@@ -40,6 +63,7 @@ class Recipe:
     average : 0, or how much of the average of the weights, which is what is validated and exported, stays at each step:
         at 0.998 it covers about the last 500.
     augmentation : augment.py.
+    distillation : see there.
     negatives : windows without a word in every batch, negatives.py; only for variants with φ(e) = e + 1, since where
         φ(e) = e the data loss leaves the evidence without a scale, and "no evidence" would mean nothing.
     """
@@ -51,6 +75,7 @@ class Recipe:
     test_list: str = ""
     min_clips: int = 300
     repeat: int = 1
+    channels: int = 64
     padding: Padding = "same"
     epochs: int = 200
     batch: int = 128
@@ -63,6 +88,7 @@ class Recipe:
     weight_decay: float | None = None
     average: float = 0.0
     augmentation: Augmentation = field(default_factory=Augmentation)
+    distillation: Distillation = field(default_factory=Distillation)
     negatives: NegativeMix = field(default_factory=NegativeMix)
 
     def __post_init__(self) -> None:
@@ -81,6 +107,8 @@ class Recipe:
         for name, least in {"repeat": 1, "epochs": 1, "batch": 1, "seed": 0, "min_clips": 0, "final_lr": 0}.items():
             if getattr(self, name) < least:
                 raise SettingError(f"recipe {self.name}: {name}={getattr(self, name)}; expected at least {least}")
+        if self.channels < 16 or self.channels % 16:
+            raise SettingError(f"recipe {self.name}: channels={self.channels}; expected a multiple of 16")
         if self.peak_lr <= 0:
             raise SettingError(f"recipe {self.name}: peak_lr={self.peak_lr}; expected above 0")
         if self.weight_decay is not None and self.weight_decay < 0:
@@ -119,13 +147,15 @@ class Recipe:
     def from_dict(cls, settings: dict[str, Any]) -> "Recipe":
         """Rebuild from `to_dict` or a parsed TOML file. Raises SettingError for a key or value that cannot be."""
         settings = dict(settings)
-        augmentation, negatives = settings.pop("augmentation", {}), settings.pop("negatives", {})
+        tables: dict[str, Any] = {}
+        for name, kind in _TABLES.items():
+            table = settings.pop(name, {})
+            _check(kind, table, f"recipe, [{name}]")
+            tables[name] = table
         _check(cls, settings, "recipe")
-        _check(Augmentation, augmentation, "recipe, [augmentation]")
-        _check(NegativeMix, negatives, "recipe, [negatives]")
         if missing := {"name", "variant"} - settings.keys():
             raise SettingError(f"recipe without {', '.join(sorted(missing))}; a recipe needs a name and a variant")
-        return cls(**settings, augmentation=Augmentation(**augmentation), negatives=NegativeMix(**negatives))
+        return cls(**settings, **{name: kind(**tables[name]) for name, kind in _TABLES.items()})
 
     @classmethod
     def load(cls, path: Path) -> "Recipe":
@@ -137,6 +167,14 @@ class Recipe:
         except ValueError as error:
             raise SettingError(f"{path} is not a TOML file: {error}") from None
         return cls.from_dict({"name": path.stem, **settings})
+
+
+_TABLES: dict[str, type[Any]] = {
+    "augmentation": Augmentation,
+    "distillation": Distillation,
+    "negatives": NegativeMix,
+}
+"""The fields that are tables of a recipe's file."""
 
 
 def _is_whole(value: Any) -> bool:

@@ -21,8 +21,9 @@ from kws_edge.errors import SettingError
 from kws_edge.metadata import Score
 from kws_edge.mfcc import FrontEnd
 from kws_edge.model import KeywordModel
+from kws_export.checkpoint import Checkpoint
 from kws_export.onnx_export import build_model, run_model
-from kws_export.package import Checkpoint, uncalibrated_metadata
+from kws_export.package import uncalibrated_metadata
 from kws_export.score_sets import ClipSet
 from kws_export.scoring import Scored, score_clips
 

@@ -115,7 +115,7 @@ def state(run: Run) -> State:
     path = run.folder / "last.pt"
     if not path.exists():
         return State("not started")
-    from kws_export.trainer import load_checkpoint
+    from kws_export.checkpoint import load_checkpoint
 
     try:
         last = load_checkpoint(path)

@@ -31,11 +31,13 @@ from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
 from kws_edge.variants import Variant, get_variant
 from kws_export.batches import EpochBatches, split_features, subset_features
+from kws_export.checkpoint import Trained, load_checkpoint
+from kws_export.distillation import Teacher
 from kws_export.losses import evidential_loss, kl_weight
 from kws_export.negatives import Negatives, load_recordings
 from kws_export.network import MatchboxNet
 from kws_export.novograd import NovoGrad
-from kws_export.onnx_weights import load_network, measure_statistics
+from kws_export.onnx_weights import measure_statistics
 from kws_export.recipe import Recipe
 from kws_export.schedule import warmup_hold_decay
 from kws_export.speech_commands import background, index, words_with
@@ -144,8 +146,9 @@ class Trainer:
                 f"{len(self.labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
                 "expected at least 2: lower min_clips in the recipe, or name its labels"
             )
-        if recipe.start and not Path(recipe.start).is_file():  # before the long decoding, not after
-            raise SettingError(f"recipe {recipe.name} starts from {recipe.start}, which does not exist; train it first")
+        for verb, source in (("starts", recipe.start), ("learns", recipe.distillation.teacher)):
+            if source and not Path(source).is_file():  # before the long decoding, not after
+                raise SettingError(f"recipe {recipe.name} {verb} from {source}, which does not exist; train it first")
         self.train_data: ArrayDataset = load_split(data_root, "train", self.labels, cache)
         validation = load_split(data_root, "validation", self.labels, cache)
         self.validation = split_features(validation, self.front_end), torch.from_numpy(validation.labels)
@@ -160,8 +163,13 @@ class Trainer:
         elif negatives:
             raise SettingError(f"recordings without a word given, but recipe {recipe.name} has no [negatives] share")
         seed_everything(recipe.seed)
-        self.model = MatchboxNet(len(self.labels), recipe.repeat, self.front_end.n_mfcc, recipe.padding)
+        self.model = MatchboxNet(
+            len(self.labels), recipe.repeat, self.front_end.n_mfcc, recipe.padding, recipe.channels
+        )
         self.model = self.model.to(self.device)
+        self.teacher = None
+        if recipe.distillation.teacher:
+            self.teacher = Teacher(recipe.distillation, self.labels, self.front_end, self.device)
         self.judged = copy.deepcopy(self.model) if recipe.average else self.model
         self.optimiser = NovoGrad(self.model.parameters(), lr=recipe.peak_lr, betas=BETAS, weight_decay=recipe.decay)
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
@@ -239,7 +247,8 @@ class Trainer:
             group["lr"] = lr
         self.optimiser.zero_grad(set_to_none=True)
         logits = self.model(features)
-        loss = evidential_loss(logits, labels, self.variant, kl)
+        lesson = self.teacher.lesson(features) if self.teacher else None
+        loss = evidential_loss(logits, labels, self.variant, kl, lesson)
         value = float(loss.detach())
         if not np.isfinite(value):
             raise SettingError(f"the loss became {value} in epoch {self.epoch + 1}; lower peak_lr in the recipe")
@@ -319,20 +328,15 @@ class Trainer:
 
     def _take_weights(self, path: Path) -> None:
         """Start from a trained network; the words that it does not know get the random weights they have."""
+        trained = Trained.load(path, self.front_end)
+        source, labels = trained.network, trained.labels
+        for name in ("repeat", "channels"):
+            if (theirs := getattr(source, name)) != getattr(self.recipe, name):
+                raise SettingError(f"{path} has {name}={theirs}; expected {getattr(self.recipe, name)}")
         if path.suffix == ".onnx":
-            source, metadata = load_network(path)
-            labels, front_end = metadata.labels, metadata.front_end.to_dict()
             some = np.linspace(0, len(self.train_data) - 1, num=min(STATISTICS_CLIPS, len(self.train_data)), dtype=int)
             measure_statistics(source, subset_features(self.train_data, some, self.front_end))
-            repeat, weights = source.repeat, source.state_dict()
-        else:
-            checkpoint = load_checkpoint(path)
-            labels, front_end = tuple(checkpoint["labels"]), checkpoint["front_end"]
-            repeat, weights = checkpoint["recipe"]["repeat"], checkpoint["model"]
-        if front_end != self.front_end.to_dict():
-            raise SettingError(f"{path} is of other features than this run; expected the same")
-        if repeat != self.recipe.repeat:
-            raise SettingError(f"{path} has repeat={repeat}; expected {self.recipe.repeat}")
+        weights = source.state_dict()
         own, known = self.model.classifier, [label for label in self.labels if label in labels]
         rows = [labels.index(label) for label in known]
         for name, values in (("weight", own.weight.detach().clone()), ("bias", own.bias.detach().clone())):
@@ -388,20 +392,6 @@ def predict(model: nn.Module, features: Tensor, device: torch.device | None = No
     with torch.inference_mode():
         parts = [model(part.to(device)).float().cpu() for part in torch.split(features, batch)]
     return torch.cat(parts)
-
-
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read `last.pt` or `best.pt` onto the CPU. Raises SettingError where it is missing or no checkpoint."""
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise SettingError(f"no checkpoint {path}; `kws-export train` writes best.pt and last.pt") from None
-    except Exception as error:  # torch raises a dozen types for files that are not its own
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise SettingError(f"{path} is not a readable checkpoint: {reason}") from None
-    if not isinstance(checkpoint, dict) or not {"recipe", "labels", "front_end", "model"} <= checkpoint.keys():
-        raise SettingError(f"{path} is not a checkpoint of kws-export train")
-    return checkpoint
 
 
 def seed_everything(seed: int) -> None:

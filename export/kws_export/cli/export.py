@@ -42,8 +42,8 @@ def export(
     With a second file for C++, Java or a browser, which takes samples:
       kws-export export runs/softmax-1 --data speech_commands --out softmax-b.onnx --with-front-end
     """
+    from kws_export.checkpoint import load_checkpoint
     from kws_export.package import package
-    from kws_export.trainer import load_checkpoint
 
     source = run / checkpoint
     name = load_checkpoint(source)["recipe"]["name"]

@@ -1,0 +1,78 @@
+"""What a run has trained: a checkpoint read back."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kws_edge.errors import SettingError
+from kws_edge.mfcc import FrontEnd
+from kws_edge.variants import Variant, get_variant
+from kws_export.network import MatchboxNet
+from kws_export.onnx_weights import load_network
+from kws_export.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A trained network and what it was trained as."""
+
+    network: MatchboxNet
+    recipe: Recipe
+    labels: tuple[str, ...]
+    front_end: FrontEnd
+    epoch: int
+
+    @classmethod
+    def load(cls, path: Path) -> "Checkpoint":
+        """Read best.pt or last.pt of a run, in evaluation mode. Raises SettingError where it is no checkpoint."""
+        saved = load_checkpoint(path)
+        recipe, labels = Recipe.from_dict(saved["recipe"]), tuple(saved["labels"])
+        front_end = FrontEnd.from_dict(saved["front_end"])
+        network = MatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding, recipe.channels)
+        network.load_state_dict(saved["model"])
+        return cls(network.eval(), recipe, labels, front_end, saved["epoch"])
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read `last.pt` or `best.pt` onto the CPU. Raises SettingError where it is missing or no checkpoint."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise SettingError(f"no checkpoint {path}; `kws-export train` writes best.pt and last.pt") from None
+    except Exception as error:  # torch raises a dozen types for files that are not its own
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise SettingError(f"{path} is not a readable checkpoint: {reason}") from None
+    if not isinstance(checkpoint, dict) or not {"recipe", "labels", "front_end", "model"} <= checkpoint.keys():
+        raise SettingError(f"{path} is not a checkpoint of kws-export train")
+    return checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A trained network, in evaluation mode, whatever file it came from."""
+
+    network: MatchboxNet
+    labels: tuple[str, ...]
+    front_end: FrontEnd
+    variant: Variant
+
+    @classmethod
+    def load(cls, path: Path, front_end: FrontEnd) -> "Trained":
+        """Read an exported file where the name ends in .onnx, else a checkpoint.
+
+        Raises
+        ------
+        ModelError : an exported file that `onnx_weights.load_network` refuses.
+        SettingError : no such file, no checkpoint, or a network of other features than `front_end` gives.
+        """
+        if path.suffix == ".onnx":
+            network, metadata = load_network(path)
+            trained = cls(network.eval(), metadata.labels, metadata.front_end, get_variant(metadata.variant))
+        else:
+            saved = Checkpoint.load(path)
+            trained = cls(saved.network, saved.labels, saved.front_end, get_variant(saved.recipe.variant))
+        if trained.front_end != front_end:
+            raise SettingError(f"{path} is of other features than this run; expected the same")
+        return trained
