@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kws_edge.audio import load, read_blocks
 from kws_edge.errors import SettingError
-from kws_edge.mfcc import FrontEnd, pad
+from kws_edge.mfcc import FrontEnd, mel_filterbank, pad
 from kws_edge.windows import cut
 from kws_export.augment import Augmentation
 from kws_export.batches import EpochBatches, clip_features, draw_epoch, split_features
@@ -174,6 +174,28 @@ def test_how_often_a_word_is_faster() -> None:
     )[0]
     frames = (features.abs().sum(1) > 0).sum(1)
     assert float((frames < 50).double().mean()) == pytest.approx(0.3, abs=0.07)  # 9,000 samples have 54 frames
+
+
+@pytest.mark.parametrize("stream", [0, 1])
+@pytest.mark.parametrize("speed", [0.8, 2.0])
+def test_a_window_without_a_word_can_be_slower_or_faster_and_keeps_its_length(speed: float, stream: int) -> None:
+    tone = (8000 * np.sin(2 * np.pi * 1000 * np.arange(60_000) / 16_000)).astype(np.int16)
+    mix = NegativeMix(share=0.5, partial=0, reversed=0, spliced=0, noise=0, other=1)
+    settings = Augmentation(
+        speed=(speed, speed), speed_probability=1, stream_probability=stream, background_probability=0,
+        gain_probability=0, dc_probability=0, shift_ms=0, time_masks=0, band_masks=0, cutouts=0,
+    )  # fmt: skip
+    epoch = EpochBatches(
+        DATA, [], FE, settings, batch=8, balance=1.0, seed=1, epoch=0, negatives=Negatives(DATA, [], [tone], mix)
+    )
+    features, labels = epoch[0]
+    frames = features[labels == NO_WORD].numpy()
+    log_mel = scipy.fft.idct(frames, axis=1, norm="ortho")
+    sounding = np.abs(frames).sum(1) > 0
+    assert (sounding.sum(1) == (128 if stream else 98)).all()
+    loudest = log_mel.argmax(1)[sounding]
+    expected = int(mel_filterbank(FE)[round(1000 * speed * FE.n_fft / 16_000)].argmax())
+    assert (np.abs(loudest - expected) <= 1).all()
 
 
 def test_a_window_of_a_stream_is_sound_in_every_frame() -> None:

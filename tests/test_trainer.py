@@ -466,7 +466,7 @@ def test_a_second_stage_starts_from_the_weights_of_the_first(tones: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "message"), [("repeat", 2, "1; expected 2"), ("channels", 32, "64; expected 32")]
+    ("setting", "value", "message"), [("repeat", 2, "1; expected 2"), ("channels", 96, "64; expected 96")]
 )
 def test_a_second_stage_on_another_network_is_refused(
     tone_run: Path, tones: Path, tmp_path: Path, setting: str, value: int, message: str

@@ -29,7 +29,7 @@ class Augmentation:
 
     Attributes
     ----------
-    speed, speed_probability : a factor on the speed and pitch of a word, for some clips.
+    speed, speed_probability : a factor on the speed and pitch, for some clips and some windows without a word.
     shift_ms : a clip moves by up to this much either way, zeros come in.
     white_noise_db : RMS of the Gaussian noise that every clip gets.
     gain_db, gain_probability : a change of level, for some clips.

@@ -4,6 +4,7 @@ Because a clip's randomness depends on (seed, epoch, position) alone, a run resu
 batch is the same however many processes or loader workers share it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -103,18 +104,26 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         rng = np.random.Generator(np.random.PCG64([self.seed, self.epoch, step, column]))
         in_stream = settings.stream_probability > 0 and rng.random() < settings.stream_probability
         if clip == NO_WORD and self.negatives:
-            samples = self.negatives.draw(rng, self.stream_samples if in_stream else CLIP_SAMPLES)
-            length = len(samples)
+            length = self.stream_samples if in_stream else CLIP_SAMPLES
+            speed = self._speed(rng)
+            samples = self.negatives.draw(rng, max(CLIP_SAMPLES, math.ceil(length * speed)))
+            samples = at_speed(samples, speed, length) if speed != 1 else samples[:length]
         else:
             samples, length = as_float(self.data.samples[clip]), int(self.data.lengths[clip])
-            if settings.speed_probability > 0 and rng.random() < settings.speed_probability:
-                spoken = at_speed(samples[:length], rng.uniform(*settings.speed), CLIP_SAMPLES)
+            if (speed := self._speed(rng)) != 1:
+                spoken = at_speed(samples[:length], speed, CLIP_SAMPLES)
                 length = len(spoken)
                 samples = np.pad(spoken, (0, CLIP_SAMPLES - length))
             if in_stream:
                 samples, length = self._in_stream(samples[:length], rng), self.stream_samples
         x = augment_samples(samples, length, self.noises, self.unshifted if in_stream else settings, rng)
         return augment_mfcc(window_features(x, self.front_end), settings, rng)
+
+    def _speed(self, rng: np.random.Generator) -> float:
+        settings = self.augmentation
+        if settings.speed_probability > 0 and rng.random() < settings.speed_probability:
+            return rng.uniform(*settings.speed)
+        return 1.0
 
     def _in_stream(self, clip: F32, rng: np.random.Generator) -> F32:
         neighbours = None

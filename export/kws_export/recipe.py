@@ -46,7 +46,8 @@ class Recipe:
     name : of the run and of the model file that it becomes; no spaces or path separators.
     variant : one of the nine evidential variants.
     start : what the run takes its first weights from: a checkpoint, such as runs/softmax-base-1/best.pt, or an exported
-        model, such as models/softmax.onnx. Of words that it does not know, the outputs start from random weights.
+        model, such as models/softmax.onnx. Of words that it does not know, the outputs start from random weights; of
+        fewer channels, it is made wider (widen.py).
         Empty for random weights throughout.
     labels : the classes, in the order of the outputs: words, `_unknown_`, `_silence_` (splits.py); empty for every
         word with more than `min_clips` training clips.

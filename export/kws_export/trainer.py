@@ -42,6 +42,7 @@ from kws_export.recipe import Recipe
 from kws_export.schedule import warmup_hold_decay
 from kws_export.speech_commands import background, index, words_with
 from kws_export.splits import ArrayDataset, as_float, load_split
+from kws_export.widen import widen
 
 BETAS = (0.95, 0.5)
 
@@ -330,12 +331,18 @@ class Trainer:
         """Start from a trained network; the words that it does not know get the random weights they have."""
         trained = Trained.load(path, self.front_end)
         source, labels = trained.network, trained.labels
-        for name in ("repeat", "channels"):
-            if (theirs := getattr(source, name)) != getattr(self.recipe, name):
-                raise SettingError(f"{path} has {name}={theirs}; expected {getattr(self.recipe, name)}")
+        if source.repeat != self.recipe.repeat:
+            raise SettingError(f"{path} has repeat={source.repeat}; expected {self.recipe.repeat}")
+        factor, rest = divmod(self.recipe.channels, source.channels)
+        if rest:
+            raise SettingError(
+                f"{path} has channels={source.channels}; expected {self.recipe.channels}, or a part of it to be widened"
+            )
         if path.suffix == ".onnx":
             some = np.linspace(0, len(self.train_data) - 1, num=min(STATISTICS_CLIPS, len(self.train_data)), dtype=int)
             measure_statistics(source, subset_features(self.train_data, some, self.front_end))
+        if factor > 1:
+            source = widen(source, factor)
         weights = source.state_dict()
         own, known = self.model.classifier, [label for label in self.labels if label in labels]
         rows = [labels.index(label) for label in known]
