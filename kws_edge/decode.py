@@ -6,7 +6,10 @@ WAV and its relatives, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU, CAF; what else a f
 import contextlib
 import io
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
@@ -128,7 +131,8 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
     def open_sound() -> Any:
         view.seek(0)
         try:
-            sound = soundfile.SoundFile(view)
+            with _uninterrupted():
+                sound = soundfile.SoundFile(view)
         except soundfile.LibsndfileError as e:
             raise AudioError(f"{name}: {_explain(head, e)}") from None
         # soundfile otherwise seeks after each read, which fails on FLAC of unknown length and costs time.
@@ -151,7 +155,8 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
         with unread.pop() if unread else open_sound() as sound:
             while True:
                 try:
-                    piece = sound.read(PIECE, dtype="float32", always_2d=True)
+                    with _uninterrupted():
+                        piece = sound.read(PIECE, dtype="float32", always_2d=True)
                 except soundfile.LibsndfileError as e:
                     raise AudioError(f"{name}: damaged after {count / rate:.3f} s: {e.error_string}") from None
                 if view.error:
@@ -164,6 +169,25 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
             warnings.append(f"the header announces {announced} samples, {count} are present: the end is missing")
 
     return Decoded(rate, channels, pieces, warnings)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Keep Ctrl-C for the end of a call of libsndfile.
+
+    It calls back for the file's bytes, and what is raised there is printed, and taken for the end of the file.
+    """
+    if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
+        yield  # only the main thread is interrupted
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    handler: Any = signal.signal(signal.SIGINT, lambda *given: came.append(given))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[0])
 
 
 def _unfinished_data_size(head: bytes, size: int) -> int:

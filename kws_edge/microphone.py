@@ -142,6 +142,7 @@ class Microphone:
         self._inbox = _Inbox(round(queue / block))
         self._closed = threading.Event()
         self._stream: Any = None
+        self._changing = threading.Lock()  # held to start or shut the device, since `close` comes at any moment
         self.overflows = self.dropped = self.reopened = 0
         self.problem: str | None = None
         self._warn_overflow, self._warn_drop = _Throttle(), _Throttle()
@@ -194,11 +195,7 @@ class Microphone:
             for channels in sorted({1, min(2, most), most} - {0}):
                 self._rate, self._channels = rate, channels
                 try:
-                    self._stream = sd.InputStream(
-                        device=info["index"], samplerate=rate, channels=channels, dtype="int16",
-                        blocksize=round(self._block * rate), callback=self._callback,
-                    )  # fmt: skip
-                    self._stream.start()
+                    self._start(info["index"])
                 except (sd.PortAudioError, ValueError) as e:
                     refusals.append(f"{rate} Hz x {channels}: {_one_line(e)}")
                     self._shut()
@@ -212,11 +209,22 @@ class Microphone:
             f"{self._name} refused every format ({'; '.join(refusals)}); expected an input that no other program holds"
         )
 
+    def _start(self, index: int) -> None:
+        with self._changing:
+            if self._closed.is_set():
+                return
+            self._stream = self._sd.InputStream(
+                device=index, samplerate=self._rate, channels=self._channels, dtype="int16",
+                blocksize=round(self._block * self._rate), callback=self._callback,
+            )  # fmt: skip
+            self._stream.start()
+
     def _callback(self, data: I16, frames: int, when: Any, status: Any) -> None:
         self._inbox.put(data.copy(), overflow=bool(status.input_overflow))
 
     def _is_dead(self) -> bool:
-        if self._stream is None or not self._stream.active:
+        stream = self._stream
+        if stream is None or not stream.active:
             return True
         return time.monotonic() - max(self._inbox.arrived, self._opened) > self._patience
 
@@ -241,7 +249,8 @@ class Microphone:
             _log.warning("%s", e)
 
     def _shut(self) -> None:
-        stream, self._stream = self._stream, None
+        with self._changing:
+            stream, self._stream = self._stream, None
         if stream is not None:
             for release in (stream.abort, stream.close):
                 with contextlib.suppress(self._sd.PortAudioError):  # of a device that is gone

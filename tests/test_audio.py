@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import struct
 import tempfile
 import time
@@ -711,3 +712,29 @@ def test_damage_prints_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
             damaged[at] = rng.integers(256)
         assert_decoded_or_refused(bytes(damaged))
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("container", "codec"), [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS")])
+def test_ctrl_c_at_any_moment_of_decoding_ends_it(
+    container: str, codec: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = encode(tone(seconds=3.0), format=container, subtype=codec)
+
+    class Interrupted(io.BytesIO):
+        reads, at = 0, 0
+
+        def read(self, n: int | None = -1, /) -> bytes:
+            self.reads += 1
+            if self.reads == self.at:
+                signal.raise_signal(signal.SIGINT)
+            return super().read(n)
+
+    whole = Interrupted(file)
+    load(whole)
+    for at in range(1, whole.reads + 1):
+        source = Interrupted(file)
+        source.at = at
+        with pytest.raises(KeyboardInterrupt):
+            load(source)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert capfd.readouterr() == ("", "")
