@@ -4,12 +4,13 @@
     python bench/load.py            print the tables and write bench/results/load.json
     python bench/load.py --docs     and put them into docs/server.md
 
-Clips: wrk posts a one-second WAV over and over, with and without micro-batching, while /health/live is asked 20 times
-a second. "Direct" is a loop over `classify_batch` with a decoded clip, in one thread and process. Streams: each sends
-0.1 s every 0.1 s, of sound that the network has to look at, or with four fifths of it quiet, which the gate spares
-it; one in ten asks for its posteriors, and the lag is the time from sending the last sample of a hop to hearing of it.
-"Per core" counts the server's own CPU time, which neighbours distort less than the clock on the wall; whatever makes
-the load shares the machine. "Of direct" is the requests a second against those of the loop.
+Clips: wrk posts a one-second WAV over and over, with and without micro-batching, and to as many processes as there are
+cores, while /health/live is asked 20 times a second. "Direct" is a loop over `classify_batch` with a decoded clip, in
+one thread and process. Streams: each sends 0.1 s every 0.1 s, of sound that the network has to look at, or with four
+fifths of it quiet, which the gate spares it; one in ten asks for its posteriors, and the lag is the time from sending
+the last sample of a hop to hearing of it. "Per core" counts the server's own CPU time, which neighbours distort less
+than the clock on the wall; whatever makes the load shares the machine. "Of direct" is the requests a second against
+those of the loop. Of several processes CPU time and memory are summed, the latter with what they share in each.
 """
 
 import argparse
@@ -52,25 +53,30 @@ function done(summary, latency)
     latency:percentile(50), latency:percentile(95), latency:percentile(99)))
 end
 """
+CORES = os.cpu_count() or 1
 FOLLOWS = 0.5  # s of lag with which a stream still follows
 
 
 @dataclass
 class Server:
-    """A server that runs as a process of its own."""
+    """A server that runs as a process of its own, perhaps with more below it."""
 
     url: str
     pid: int
 
     def cpu(self) -> float:
         """Seconds of CPU time so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.pids()]
+        return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> float:
         """Resident megabytes."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids())
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def pids(self) -> list[int]:
+        """Its process, and those that it has started."""
+        return [self.pid, *map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
 
 
 @contextmanager
@@ -102,7 +108,7 @@ def word() -> np.ndarray:
     return (rng.normal(0, 0.1, 16_000) * (0.6 + 0.4 * np.sin(np.arange(16_000) / 800))).astype(np.float32)
 
 
-def direct(model: Path, seconds: float) -> dict[str, float]:
+def direct(model: Path, seconds: int) -> dict[str, float]:
     loaded, clip = KeywordModel.load(model), word()[np.newaxis]
     loaded.classify_batch(clip)
     runs, wall, cpu = 0, time.perf_counter(), time.process_time()
@@ -115,7 +121,7 @@ def direct(model: Path, seconds: float) -> dict[str, float]:
     }
 
 
-def clips(running: Server, clients: int, seconds: float) -> dict[str, float]:
+def clips(running: Server, clients: int, seconds: int) -> dict[str, float]:
     file = io.BytesIO()
     soundfile.write(file, word(), 16_000, format="WAV", subtype="PCM_16")
     health: list[float] = []
@@ -136,7 +142,7 @@ def clips(running: Server, clients: int, seconds: float) -> dict[str, float]:
         asking = threading.Thread(target=ask)
         cpu = running.cpu()
         asking.start()
-        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds:g}s", "-s", str(script), f"{running.url}/v1/classify"]
+        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "-s", str(script), f"{running.url}/v1/classify"]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         cpu = running.cpu() - cpu
         done.set()
@@ -153,7 +159,7 @@ def clips(running: Server, clients: int, seconds: float) -> dict[str, float]:
     }
 
 
-async def streams(running: Server, count: int, seconds: float, share: float) -> dict[str, float]:
+async def streams(running: Server, count: int, seconds: int, share: float) -> dict[str, float]:
     """Live streams with sound for a share of their time, in turns of five seconds."""
     sound = (word() * 32767).astype("<i2").reshape(10, 1600)
     quiet = np.random.default_rng(1).integers(-8, 8, (10, 1600)).astype("<i2")
@@ -223,8 +229,9 @@ def markdown(result: dict[str, Any]) -> str:
     lag = {"lag p50, ms": "lag_p50_ms", "lag p99": "lag_p99_ms", "follows": "follows"}
     stream_columns = {"streams": "streams", "sound": "sound", **lag, "per core": "streams_per_core", "MB": "memory_mb"}
     direct, after = result["direct"], result["batched"][-1]["memory_after_mb"]
+    all_after = result["processes"][-1]["memory_after_mb"]
     return f"""{BEGIN}
-Model `{result["model"]}` on {result["machine"]}, Python {result["python"]}, {result["seconds"]:g} s a row. The model
+Model `{result["model"]}` on {result["machine"]}, Python {result["python"]}, {result["seconds"]} s a row. The model
 called directly in a loop, decoded clips of a second, one thread: {direct["per_second"]} a second, {direct["per_core"]}
 per core.
 
@@ -235,6 +242,11 @@ Clips that wait go through the network together (`--max-batch 16`); memory a sec
 One by one (`--max-batch 1`):
 
 {lines(clips_columns, result["one by one"])}
+
+On all cores (`--processes {result["cores"]}`), with the CPU time and memory of all processes together; memory a second
+after the last row {all_after} MB:
+
+{lines(clips_columns, result["processes"])}
 
 Live streams, each 0.1 s of audio every 0.1 s; "sound" is the share of the time in which there is any:
 
@@ -253,7 +265,7 @@ def main() -> None:
     numbers = lambda text: [int(n) for n in text.split(",")]  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=shipped_models()[DEFAULT_MODEL])
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=int, default=5, help="of each row, a whole number, as wrk takes it")
     parser.add_argument("--clients", type=numbers, default=[1, 4, 16, 50, 64])
     parser.add_argument("--streams", type=numbers, default=[25, 50, 100, 200])
     parser.add_argument("--docs", action="store_true", help="rewrite the tables in docs/server.md")
@@ -261,14 +273,19 @@ def main() -> None:
 
     result: dict[str, Any] = {
         "model": given.model.stem,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}",
+        "machine": f"{platform.machine()}, {CORES} cores, load before {os.getloadavg()[0]:.1f}",
+        "cores": CORES,
         "python": platform.python_version(),
         "seconds": given.seconds,
         "direct": direct(given.model, given.seconds),
     }
     table("Direct", [result["direct"]])
-    for name, batch in (("batched", 16), ("one by one", 1)):
-        with server(given.model, max_batch=batch, max_queue=128) as running:
+    for name, settings in (
+        ("batched", {}),
+        ("one by one", {"max_batch": 1}),
+        ("processes", {"processes": CORES}),
+    ):
+        with server(given.model, max_queue=128, **settings) as running:
             clips(running, given.clients[0], 1)  # to warm up
             rows = [clips(running, clients, given.seconds) for clients in given.clients]
             time.sleep(1)

@@ -2,10 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
-import ipaddress
-import logging
-import os
 import signal
 import socket
 import sys
@@ -25,18 +21,17 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kws_edge.errors import SettingError
 from kws_edge.server import problems, rest, stream
 from kws_edge.server.connection import limited
 from kws_edge.server.limits import CloseUnread
-from kws_edge.server.observe import Observer, configure_logging
+from kws_edge.server.listening import announce, listen
+from kws_edge.server.log import configure_logging, warn_of_mistyped_variables
+from kws_edge.server.observe import Metrics, Observer
 from kws_edge.server.schemas import Classified, ProblemDetails
 from kws_edge.server.service import Service, installed_version
-from kws_edge.server.settings import Settings, mistyped_variables
+from kws_edge.server.settings import Settings
 
 PAGE: Final = Path(__file__).parent / "page"
-
-_log = logging.getLogger("kws_edge.server")
 
 _SWITCH_INTERVAL: Final = 0.001
 """Seconds for which a thread may keep the interpreter while another waits for it. With Python's own 5 ms the event loop
@@ -62,14 +57,14 @@ _PAGE_HEADERS: Final = {
 }
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """Load the models and build the app.
+def create_app(settings: Settings, metrics: Metrics | None = None) -> FastAPI:
+    """Load the models and build the app, which counts in `metrics`, or else in its own.
 
     Raises
     ------
     ModelError, SettingError, ProviderError : the models cannot be served.
     """
-    service = Service.start(settings)
+    service = Service.start(settings, metrics or Metrics())
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -103,7 +98,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until told to stop by a signal; what is in progress then has `shutdown_grace` seconds.
+    """Serve in this process until told to stop by a signal; what is in progress then has `shutdown_grace` seconds.
 
     SIGTERM is an order, so that it ends the process with status 0; Ctrl-C raises KeyboardInterrupt as ever.
 
@@ -112,18 +107,17 @@ def serve(settings: Settings) -> None:
     ModelError, SettingError, ProviderError : the models cannot be served, or the address cannot be listened on.
     """
     prepare_process(settings)
+    warn_of_mistyped_variables()
     server = Server(settings)
-    sock = _listen(settings)
+    sock = listen(settings)
+    announce(sock, settings)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again once it has stopped
     server.run([sock])
 
 
 def prepare_process(settings: Settings) -> None:
-    """What concerns the whole process that serves: its log, its environment, and how its threads take turns."""
+    """What concerns the whole process that serves: its log, and how its threads take turns."""
     configure_logging(settings.log_level)
-    for name, meant in mistyped_variables(os.environ):
-        hint = f"; {meant} is one" if meant else ""
-        _log.warning(f"variable {name}: no such setting, and left out{hint}")
     sys.setswitchinterval(_SWITCH_INTERVAL)
 
 
@@ -134,9 +128,9 @@ class Server(uvicorn.Server):
     the streams, then all else.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        """Build the app; errors are those of `create_app`."""
-        app = create_app(settings)
+    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
+        """Build the app; arguments and errors are those of `create_app`."""
+        app = create_app(settings, metrics)
         self._service: Service = app.state.service
         self._drain = settings.drain_seconds
         config = uvicorn.Config(
@@ -164,32 +158,6 @@ class Server(uvicorn.Server):
             await asyncio.wait(self._service.open_streams, timeout=_STREAMS_END)
             await asyncio.sleep(_CLOSE_ANSWERED)
         await super().shutdown(sockets)
-
-
-def _listen(settings: Settings) -> socket.socket:
-    host, port = settings.host, settings.port
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        sock = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, UnicodeError) as error:  # the latter for a name that cannot be one
-        code = 0 if isinstance(error, UnicodeError | socket.gaierror) else error.errno or 0
-        why = os.strerror(code) if code else "no such host"
-        expected = _EXPECTED_OF_ADDRESS.get(code, _AN_ADDRESS)
-        raise SettingError(f"cannot listen on {host}:{port}: {why}; expected {expected}") from None
-    shown, port = sock.getsockname()[:2]
-    url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
-    _log.info("listening", extra={"fields": {"url": url, "api_keys": bool(settings.api_keys)}})
-    if not settings.api_keys and not ipaddress.ip_address(shown).is_loopback:
-        _log.warning(f"{url}: whoever reaches it may call; KWS_EDGE_API_KEYS would ask for a key")
-    return sock
-
-
-_AN_ADDRESS: Final = "--host with an address of this machine, as 127.0.0.1, or 0.0.0.0 for all of them"
-_EXPECTED_OF_ADDRESS: Final = {
-    errno.EADDRINUSE: "--port with one that is free, or 0",
-    errno.EACCES: "--port with one that this user may take, as 8765",
-}
-"""Why an address cannot be listened on → what would do; for all else it is `_AN_ADDRESS`."""
 
 
 class _Page(StaticFiles):

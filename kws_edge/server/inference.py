@@ -65,6 +65,7 @@ class InferencePool:
     Attributes
     ----------
     batch_sizes : called with the number of clips of each run, for the metrics.
+    tell_waiting : called with the number of clips that wait, whenever it may have changed, for the same.
     """
 
     def __init__(
@@ -76,13 +77,14 @@ class InferencePool:
         timeout: float,
         max_seconds: float,
         batch_sizes: Callable[[int], None] = lambda n: None,
+        tell_waiting: Callable[[int], None] = lambda n: None,
     ) -> None:
         """Start `workers` threads; see `Settings` for the limits."""
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="kws-edge")
         self._workers, self._idle = workers, workers
         self._max_queue, self._max_batch = max_queue, max_batch
         self._timeout, self._max_seconds = timeout, max_seconds
-        self._batch_sizes = batch_sizes
+        self._batch_sizes, self._tell_waiting = batch_sizes, tell_waiting
         self._clips: deque[_Job] = deque()
         self._steps: deque[_Job] = deque()
         self._steps_next = True
@@ -141,6 +143,7 @@ class InferencePool:
             task = asyncio.get_running_loop().create_task(self._finish(jobs))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+        self._tell_waiting(len(self._clips))
 
     def _take(self) -> list[_Job]:
         """The next work: steps and clips in turn, each as many as one thread's share of them."""

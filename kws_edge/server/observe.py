@@ -1,16 +1,14 @@
-"""What can be seen from outside: metrics for Prometheus, and a line of JSON per request, without audio or keys."""
+"""What can be seen from outside: metrics for Prometheus, and a line of the log per request, without audio or keys."""
 
 import asyncio
-import json
 import logging
 import re
-import sys
 import time
 import uuid
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,12 +23,19 @@ _CLIENT_GONE: Final = 499  # what nginx logs where no answer was waited for
 
 
 class Metrics:
-    """The numbers of one app."""
+    """The numbers of one app, or of several that share a folder.
 
-    def __init__(self) -> None:
-        """Start at 0."""
+    Attributes
+    ----------
+    registry : holds them all.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        """Start at 0; a folder is what PROMETHEUS_MULTIPROC_DIR named when prometheus_client was imported."""
         self.registry = CollectorRegistry()
-        r = self.registry
+        r = None if folder else self.registry
+        if folder:
+            MultiProcessCollector(self.registry, folder)  # type: ignore[no-untyped-call]
         self.requests = Counter("kws_edge_requests", "HTTP requests", ["method", "route", "status"], registry=r)
         self.seconds = Histogram(
             "kws_edge_request_seconds", "Time from a request to its answer", ["route"], buckets=_SECONDS, registry=r
@@ -41,8 +46,10 @@ class Metrics:
         self.batch = Histogram(
             "kws_edge_batch_clips", "Clips in one run of the network", buckets=(1, 2, 4, 8, 16, 32, 64), registry=r
         )
-        self.waiting = Gauge("kws_edge_waiting_clips", "Clips that wait for a thread", registry=r)
-        self.streams = Gauge("kws_edge_streams", "Open streams", registry=r)
+        self.waiting = Gauge(
+            "kws_edge_waiting_clips", "Clips that wait for a thread", registry=r, multiprocess_mode="livesum"
+        )
+        self.streams = Gauge("kws_edge_streams", "Open streams", registry=r, multiprocess_mode="livesum")
         self.stream_audio = Counter("kws_edge_stream_audio_seconds", "Audio that came in streams", registry=r)
         self.events = Counter(
             "kws_edge_stream_events", "Stream events: accepted, or why not", ["model", "outcome"], registry=r
@@ -109,28 +116,3 @@ class Observer:
                 "client": (scope.get("client") or ["unknown"])[0],
             }
             _log.log(level, "request", extra={"fields": fields})
-
-
-class JsonFormatter(logging.Formatter):
-    """A log record as one line of JSON: time, level, logger, message, and what came as extra "fields"."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write the line."""
-        line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line |= getattr(record, "fields", {})
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, allow_nan=False)
-
-
-def configure_logging(level: str) -> None:
-    """Send every log line of this process to standard error, as JSON."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    logging.getLogger("uvicorn.access").disabled = True

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kws_edge.errors import lacking
 from kws_edge.server.app import create_app, prepare_process
+from kws_edge.server.log import warn_of_mistyped_variables
 from kws_edge.server.settings import Settings
 
 # What listens to people reports to nobody: this must be set before Ray starts. Whoever wants the reports sets it to 1.
@@ -48,6 +49,7 @@ def build(deployment: Deployment) -> serve.Application:
 
     def replica() -> FastAPI:
         prepare_process(settings)
+        warn_of_mistyped_variables()
         return create_app(settings)
 
     configured = serve.deployment(

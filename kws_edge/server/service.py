@@ -50,23 +50,23 @@ class Service:
     open_streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @classmethod
-    def start(cls, settings: Settings) -> "Service":
-        """Load the models and start the threads.
+    def start(cls, settings: Settings, metrics: Metrics) -> "Service":
+        """Load the models and start the threads, which count in `metrics`.
 
         Raises
         ------
         ModelError, SettingError, ProviderError : a model cannot be loaded, or two have one name.
         """
-        metrics = Metrics()
         pool = InferencePool(
-            workers=settings.workers,
+            workers=settings.threads,
             max_queue=settings.max_queue,
             max_batch=settings.max_batch,
             timeout=settings.inference_timeout,
             max_seconds=settings.max_clip_seconds,
             batch_sizes=metrics.batch.observe,
+            tell_waiting=metrics.waiting.set,
         )
-        service = cls(
+        return cls(
             settings=settings,
             models=_load(settings),
             pool=pool,
@@ -75,9 +75,6 @@ class Service:
             uploads=Places("requests", settings.max_uploads),
             streams=Places("streams", settings.max_streams, settings.max_client_streams),
         )
-        metrics.waiting.set_function(lambda: pool.waiting)
-        metrics.streams.set_function(lambda: len(service.streams))
-        return service
 
     @classmethod
     def of(cls, connection: HTTPConnection) -> "Service":

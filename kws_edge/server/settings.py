@@ -100,8 +100,19 @@ class Settings(BaseSettings):
         None, description="Folder with onnxruntime-web, for the page to run the models that have a NAME.audio.onnx."
     )
 
-    workers: int = Field(
-        max(1, min(4, (os.cpu_count() or 1) - 1)), ge=1, le=64, description="Threads that decode and run the network."
+    processes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that share the port; each has its own models, threads and limits, so that all limits "
+        "(queue, uploads, streams, rate) are per process.",
+    )
+    workers: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Threads in each process that decode and run the network; unless given, one fewer than its share "
+        "of the cores, 1 to 4.",
     )
     max_queue: int = Field(64, ge=1, le=10_000, description="Clips that may wait for a thread; more get a 503.")
     max_batch: int = Field(16, ge=1, le=64, description="Waiting clips that one run of the network takes together.")
@@ -141,6 +152,11 @@ class Settings(BaseSettings):
             given = f"--max-clips {self.max_clips} is over --max-queue {self.max_queue}"
             raise ValueError(f"{given}: no batch of it would fit")
         return self
+
+    @property
+    def threads(self) -> int:
+        """How many decode and run the network in one process, of which the event loop keeps another core busy."""
+        return self.workers or max(1, min(4, (os.cpu_count() or 1) // self.processes - 1))
 
     @classmethod
     def load(cls, **given: Any) -> "Settings":

@@ -106,7 +106,7 @@ async def stream(websocket: WebSocket) -> None:
     service.open_streams.add(task)
     try:
         client = service.admit(websocket)
-        with service.streams.take(client):
+        with service.streams.take(client), service.metrics.streams.track_inprogress():
             parameters = Parameters.of(websocket)
             session = _Session(websocket, service, parameters)
             await _until(service.stopping, session.run())
