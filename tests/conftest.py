@@ -5,12 +5,20 @@ import secrets
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # Where the tests run in a shell's background, Ctrl-C is ignored, and every program that they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What decides whether a change lands may not depend on the machine's speed (a deadline for each example, a health check
+# of how fast examples come) nor on what chance drew this time. `--hypothesis-profile=explore` draws anew.
+SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("explore", deadline=None, suppress_health_check=SLOW)
+hypothesis.settings.register_profile("gate", deadline=None, suppress_health_check=SLOW, derandomize=True)
+hypothesis.settings.load_profile("gate")
 
 # Ray reads these once in a process, so that they must be the same for all the clusters of the tests.
 os.environ |= {

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,17 @@ from kws_edge.server.settings import Settings
 
 KEY = "0123456789abcdef"
 """For `api_keys`."""
+
+PATIENT = 60.0
+"""Seconds after which what should happen at once has not: so many that no machine is too slow for a sound program."""
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = PATIENT) -> None:
+    """Wait until it is true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -35,12 +46,21 @@ def live_server(*models: Path, send_buffer: int = 0, **settings: Any) -> Iterato
     thread.start()
     try:
         while not server.started:
+            assert thread.is_alive(), "the server did not start"
             time.sleep(0.005)
-        with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=20) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=PATIENT) as client:
             yield client
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENT)
+
+
+@contextlib.contextmanager
+def taken_port() -> Iterator[int]:
+    """A port of the loopback on which nobody listens, and which nobody else can take meanwhile."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
 
 
 class Process:
@@ -55,7 +75,7 @@ class Process:
         self.url = next(line["url"] for line in map(json.loads, self.lines) if line["message"] == "listening")
         while True:
             try:
-                httpx.get(f"{self.url}/health/live")
+                httpx.get(f"{self.url}/health/live", timeout=PATIENT)
                 return
             except httpx.ConnectError:
                 time.sleep(0.05)

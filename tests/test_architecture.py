@@ -42,8 +42,9 @@ def test_no_module_outside_the_server_loads_anything_heavy() -> None:
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     """A copy of both packages and of the checker's settings, free to break."""
-    shutil.copytree(ROOT / "kws_edge", tmp_path / "kws_edge")
-    shutil.copytree(ROOT / "export" / "kws_export", tmp_path / "kws_export")
+    source = shutil.ignore_patterns("__pycache__")  # where tests beside this one may be writing, and renaming
+    shutil.copytree(ROOT / "kws_edge", tmp_path / "kws_edge", ignore=source)
+    shutil.copytree(ROOT / "export" / "kws_export", tmp_path / "kws_export", ignore=source)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 

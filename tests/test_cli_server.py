@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ import numpy as np
 import pytest
 import soundfile
 from click.testing import CliRunner, Result
-from live_server import KEY, live_server
+from live_server import KEY, PATIENT, live_server, taken_port
 from test_listen import SOUND
 from tiny_model import TONES, save
 from websockets.sync.client import connect
@@ -49,6 +48,7 @@ def server(path: Path) -> Iterator[str]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a model, a clip per word, noise, and a recording with words in it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kws_edge.cli.actions._PATIENCE", PATIENT)  # for what the commands of events write
     monkeypatch.delenv(remote.KEY_VARIABLE, raising=False)
     save(tmp_path)
     t = np.arange(RATE) / RATE
@@ -198,17 +198,17 @@ def test_on_a_terminal_the_live_screen_follows_the_server(server: str) -> None:
         [*COMMAND, "listen", "--replay", "words.wav", "--fast", "--server", server],
         stdout=terminal,
         stderr=terminal,
-        env={**os.environ, "COLUMNS": "160"},
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
     )
     os.close(terminal)
     output = b""
-    while select.select([shown], [], [], 10)[0]:
+    while select.select([shown], [], [], PATIENT)[0]:
         try:
             output += os.read(shown, 65_536)
         except OSError:  # the last writer went away
             break
     os.close(shown)
-    assert process.wait(10) == 0
+    assert process.wait(PATIENT) == 0
     text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", output).decode()
     last = text[text.rindex("words.wav") :]
     assert "model tiny" in last
@@ -217,29 +217,29 @@ def test_on_a_terminal_the_live_screen_follows_the_server(server: str) -> None:
 
 
 def test_ctrl_c_ends_it_at_once(server: str) -> None:  # case 62
+    soundfile.write("long.wav", np.tile(SOUND, 30), RATE)
     process = subprocess.Popen(
-        [*COMMAND, "listen", "--replay", "words.wav", "--json", "--server", server], stdout=subprocess.PIPE
+        [*COMMAND, "listen", "--replay", "long.wav", "--json", "--server", server], stdout=subprocess.PIPE
     )
     assert process.stdout
     assert json.loads(process.stdout.readline())["label"] == "mid"
-    began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
-    assert time.monotonic() - began < 2
+    assert process.wait(PATIENT) == 130  # and the recording goes on for four minutes
     process.stdout.close()
 
 
 def test_a_server_that_stops_ends_it_in_one_line(path: Path) -> None:
+    soundfile.write("long.wav", np.tile(SOUND, 30), RATE)
     with live_server(path) as client:
         process = subprocess.Popen(
-            [*COMMAND, "listen", "--replay", "words.wav", "--json", "--server", str(client.base_url)],
+            [*COMMAND, "listen", "--replay", "long.wav", "--json", "--server", str(client.base_url)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         assert process.stdout
         process.stdout.readline()
-    assert process.wait(10) == 2
+    assert process.wait(PATIENT) == 2
     _, said = process.communicate()
     assert said == "Error: The server is stopping: the server stops; connect again\n"
 
@@ -280,11 +280,11 @@ def test_a_busy_server_is_asked_again_as_it_says(path: Path, command: list[str])
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_server_that_is_busy_for_long_is_given_up_at_once(path: Path, command: list[str]) -> None:
-    with live_server(path, client_rate=0.01, client_burst=1) as client:
+    with live_server(path, client_rate=0.001, client_burst=1) as client:
         client.get("/v1/models")
         began = time.monotonic()
         assert "try again in" in refused(run(*command, "--json", "--server", str(client.base_url)))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < remote.PATIENCE / 2
 
 
 def test_a_place_for_a_stream_is_waited_for(path: Path) -> None:
@@ -327,9 +327,9 @@ def something_else(status: int, body: bytes, kind: str = "application/json") -> 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_server_is_one_line_with_its_address(command: list[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    assert url in refused(run(*command, "--json", "--server", url))
+    with taken_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        assert url in refused(run(*command, "--json", "--server", url))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,19 +1,21 @@
 """The client: the same answers, events and errors as from the package itself."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from live_server import KEY, live_server
+from live_server import KEY, PATIENT, live_server, taken_port
 from test_server import tone, wav
 from test_server_stream import speech
 from tiny_model import TONES, save
@@ -246,7 +248,7 @@ def test_a_key_is_given_to_both_kinds_of_route(path: Path) -> None:
 
 
 def test_a_busy_server_says_when_to_come_back(path: Path) -> None:
-    with live_server(path, client_rate=0.1, client_burst=1) as server, Client(str(server.base_url)) as client:
+    with live_server(path, client_rate=0.001, client_burst=1) as server, Client(str(server.base_url)) as client:
         client.models()
         with pytest.raises(ServerError, match="asks too often") as refused:
             client.models()
@@ -256,9 +258,9 @@ def test_a_busy_server_says_when_to_come_back(path: Path) -> None:
 
 
 def test_no_server_is_an_error_that_names_the_address() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    with Client(url) as client:
+    with contextlib.ExitStack() as stack:
+        url = f"http://127.0.0.1:{stack.enter_context(taken_port())}"
+        client = stack.enter_context(Client(url))
         for call in (client.models, lambda: list(client.listen([]))):
             with pytest.raises(ServerError, match=url) as refused:
                 call()
@@ -340,16 +342,16 @@ def test_a_source_that_is_not_for_asyncio_is_read_in_a_thread_and_closed(
 
 
 class Waiting:
-    """A source that waits between blocks, as a microphone does; `taken` blocks were asked of it."""
+    """A source that waits before a block, as a microphone does; `taken` blocks were asked of it."""
 
-    def __init__(self, pause: float) -> None:
-        self.pause, self.taken, self.closed = pause, 0, False
+    def __init__(self, wait: Callable[[], Any] = lambda: None) -> None:
+        self.wait, self.taken, self.closed = wait, 0, False
 
     def __iter__(self) -> Iterator[Block]:
         for block in [*blocks(speech()), *blocks(np.zeros(16_000 * 600, np.int16))]:
             if self.closed:
                 return
-            time.sleep(self.pause)
+            self.wait()
             self.taken += 1
             yield block
 
@@ -358,14 +360,20 @@ class Waiting:
 
 
 def test_a_source_that_waits_does_not_hold_up_the_loop_and_ends_with_the_iteration(server: httpx.Client) -> None:
-    source, longest = Waiting(0.01), 0.0
+    goes_on = threading.Event()
+    waits: list[bool] = []
+
+    def wait() -> None:
+        """For the loop: where the source holds that up, it waits in vain."""
+        goes_on.clear()
+        waits.append(goes_on.wait(PATIENT if all(waits) else 0))
+
+    source = Waiting(wait)
 
     async def watch() -> None:
-        nonlocal longest
         while True:
-            began = time.monotonic()
-            await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - began)
+            goes_on.set()
+            await asyncio.sleep(0.005)
 
     async def run() -> None:
         watching = asyncio.create_task(watch())
@@ -376,12 +384,14 @@ def test_a_source_that_waits_does_not_hold_up_the_loop_and_ends_with_the_iterati
         watching.cancel()
 
     asyncio.run(run())
+    goes_on.set()  # or the thread waits on
     assert source.closed
-    assert longest < 1
+    assert len(waits) > 10
+    assert all(waits[:10])  # the last one may have been when the loop was over
 
 
 def test_a_source_is_read_no_more_than_a_second_ahead() -> None:
-    source = Waiting(0)
+    source = Waiting()
 
     async def run() -> None:
         read = _read_in_thread(source)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soxr
 from chromium import Page, chromium
-from live_server import KEY, live_server
+from live_server import KEY, live_server, wait_for
 from test_server import tone, wav
 from test_server_stream import speech
 from tiny_model import METADATA, TONES, save
@@ -84,10 +84,7 @@ def test_while_it_listens_it_shows_what_the_model_sees(page: Page, server: httpx
     assert page.js("document.querySelector('#microphone').getAttribute('aria-pressed')") == "true"
     page.js(CLICK)
     page.wait("document.querySelector('#microphone').getAttribute('aria-pressed') === 'false'")
-    for _ in range(100):
-        if not server.get("/health/ready").json()["streams"]:
-            break
-    assert server.get("/health/ready").json()["streams"] == 0
+    wait_for(lambda: server.get("/health/ready").json()["streams"] == 0)
 
 
 def test_the_mark_is_at_the_threshold_before_anything_is_heard(page: Page, model: KeywordModel) -> None:

@@ -1,5 +1,6 @@
 """The deployment on Ray Serve: two replicas on this machine, over real HTTP and a real WebSocket."""
 
+import contextlib
 import json
 import os
 import socket
@@ -23,6 +24,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's o
 WORKER = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent)])}
 
 
+def free_port() -> int:
+    """One that stays free until Ray Serve takes it: no system hands it out by itself, nor do Ray's workers take it."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where two replicas listen, with a key and a short limit on messages."""
@@ -38,8 +47,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for name, value in {"MODELS": str(save(folder)), "API_KEYS": KEY, "MAX_MESSAGE": "4096"}.items():
             environment.setenv(f"KWS_EDGE_{name}", value)
         application = build(Deployment(replicas=2, cpus=0))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     ray.init(
         "local",
         num_cpus=2,

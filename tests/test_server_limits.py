@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -10,7 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +23,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from live_server import KEY, Process, live_server
+from live_server import KEY, PATIENT, Process, live_server, wait_for
 from test_server import WAV, problem, tone, wav
 from tiny_model import TONES, save
 from websockets.sync.client import connect
 
+from kws_edge import KeywordModel
 from kws_edge.cli import main
 from kws_edge.errors import SettingError
 from kws_edge.server.limits import Places, RateLimiter
@@ -41,30 +45,40 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small(path: Path) -> Iterator[httpx.Client]:
-    """A server with tight limits on size, length and time."""
-    with live_server(path, max_body=100_000, max_clip_seconds=2, body_timeout=0.5, max_clips=4) as client:
+    """A server with tight limits on size and length."""
+    with live_server(path, max_body=100_000, max_clip_seconds=2, max_clips=4) as client:
         yield client
 
 
 def raw(client: httpx.Client, head: str, *pieces: bytes, pause: float = 0) -> tuple[bytes, float]:
     """Send a request piece by piece; all that comes back until the server closes, and how long it took.
 
-    The first piece goes with the head: what comes after a refusal would reset the connection, and the answer be lost.
+    The first piece goes with the head, and none once there is an answer: what comes after a refusal would reset the
+    connection, and the answer be lost.
     """
     url, (first, *rest) = client.base_url, pieces
     began = time.monotonic()
-    with socket.create_connection((url.host, url.port), timeout=10) as sock:
+    with socket.create_connection((url.host, url.port), timeout=PATIENT) as sock:
         sock.sendall(f"{head}\r\nHost: {url.netloc.decode()}\r\n".encode() + first)
         try:
             for piece in rest:
+                if select.select([sock], [], [], pause)[0]:
+                    break
                 sock.sendall(piece)
-                time.sleep(pause)
         except OSError:
             pass  # it does not want more
-        answer = b""
+        return received(sock), time.monotonic() - began
+
+
+def received(sock: socket.socket) -> bytes:
+    """All that comes until the other side closes, or resets a connection on which it had something left to read."""
+    answer = b""
+    try:
         while piece := sock.recv(65_536):
             answer += piece
-    return answer, time.monotonic() - began
+    except ConnectionResetError:
+        pass
+    return answer
 
 
 # Bodies
@@ -121,23 +135,25 @@ def test_a_content_length_that_is_no_number_is_refused(small: httpx.Client, leng
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_body_that_trickles_in_is_given_up(small: httpx.Client) -> None:
+def test_a_body_that_trickles_in_is_given_up(path: Path) -> None:
     head = b"Content-Type: audio/wav\r\nContent-Length: 1000\r\n\r\n"
-    answer, seconds = raw(small, "POST /v1/classify HTTP/1.1", head, *[b"R"] * 8, pause=0.1)
+    with live_server(path, body_timeout=0.5) as server:
+        answer, seconds = raw(server, "POST /v1/classify HTTP/1.1", head, *[b"R"] * 900, pause=0.1)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"body-timeout" in answer
-    assert seconds < 3
+    assert seconds < 30  # the time for 300 pieces
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /health/live HTTP/1.1\r\nHost: h\r\n"])
 def test_a_head_that_does_not_come_is_given_up(path: Path, begun: bytes) -> None:
-    with live_server(path, head_timeout=0.3) as server:
+    limit = 1.0  # s, which is also what this test's own requests have, on a machine that may be busy
+    with live_server(path, head_timeout=limit) as server:
         url = server.base_url
-        with socket.create_connection((url.host, url.port), timeout=5) as sock:
+        with socket.create_connection((url.host, url.port), timeout=PATIENT) as sock:
             sock.sendall(begun)
             assert sock.recv(100) == b""
         assert server.get("/health/live").status_code == 200
-        time.sleep(0.4)  # the time for one head is not that for the next
+        time.sleep(1.1 * limit)  # the time for one head is not that for the next
         assert server.get("/health/live").status_code == 200
 
 
@@ -150,12 +166,13 @@ def test_a_line_that_is_too_long_is_refused(small: httpx.Client, line: str) -> N
 def test_a_header_without_an_end_is_cut_off(small: httpx.Client) -> None:
     def endless(sock: socket.socket) -> None:
         sock.sendall(b"GET / HTTP/1.1\r\nX: ")
-        for _ in range(1000):
+        end = time.monotonic() + PATIENT
+        while time.monotonic() < end:
             sock.sendall(b"a" * 10_000)
             time.sleep(0.001)
 
     url = small.base_url
-    with socket.create_connection((url.host, url.port), timeout=10) as sock, pytest.raises(ConnectionError):
+    with socket.create_connection((url.host, url.port), timeout=PATIENT) as sock, pytest.raises(ConnectionError):
         endless(sock)
 
 
@@ -193,11 +210,9 @@ UPGRADE = (
 )  # fmt: skip
 def test_a_head_that_can_be_read_in_two_ways_is_refused_at_once(small: httpx.Client, request_: bytes) -> None:
     url = small.base_url
-    with socket.create_connection((url.host, url.port), timeout=5) as sock:
+    with socket.create_connection((url.host, url.port), timeout=PATIENT) as sock:
         sock.sendall(request_)
-        answer = b""
-        while piece := sock.recv(65_536):
-            answer += piece
+        answer = received(sock)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1 ") == 1
 
@@ -229,13 +244,8 @@ def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing_behind(p
             sock.sendall(
                 b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
             )
-        for _ in range(50):
-            response = server.post("/v1/classify", content=CLIP, headers=WAV)
-            if response.status_code == 200:
-                break
-            time.sleep(0.02)
-        assert response.status_code == 200
-        assert 'status="499"} 1.0' in server.get("/metrics").text
+        wait_for(lambda: 'status="499"} 1.0' in server.get("/metrics").text)
+        assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
 
 
 def test_a_clip_that_is_too_long_is_refused_however_few_bytes_it_has(small: httpx.Client) -> None:
@@ -250,9 +260,7 @@ def test_hours_in_a_few_bytes_do_not_hold_a_thread_for_longer_than_the_time_limi
     hours = wav(np.zeros((48_000 * 500, 2), np.float32), rate=48_000, container="FLAC")
     with live_server(path, inference_timeout=0.2, workers=1) as server:
         problem(server.post("/v1/classify", content=hours, headers=WAV), 503, "overloaded")
-        began = time.monotonic()
-        while server.post("/v1/classify", content=CLIP, headers=WAV).status_code != 200:
-            assert time.monotonic() - began < 5
+        wait_for(lambda: server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200)
         assert server.get("/health/ready").json()["waiting"] == 0
 
 
@@ -265,26 +273,41 @@ def test_more_files_than_a_batch_may_have_are_refused(small: httpx.Client) -> No
 # Load
 
 
-def busy(path: Path, **settings: Any) -> Any:
-    return live_server(path, workers=1, max_batch=1, max_clip_seconds=600, max_body=2**25, **settings)
+@contextmanager
+def busy(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[httpx.Client, threading.Event]]:
+    """A server with one thread and room for two more clips, and what lets the thread go on to answer."""
+    go, answer = threading.Event(), KeywordModel.classify_batch
+
+    def later(*given: Any, **options: Any) -> Any:
+        assert go.wait(PATIENT)
+        return answer(*given, **options)
+
+    monkeypatch.setattr(KeywordModel, "classify_batch", later)
+    limits = {"workers": 1, "max_batch": 1, "max_queue": 2, "max_clips": 2, "inference_timeout": 2 * PATIENT}
+    with live_server(path, **limits) as server:
+        try:
+            yield server, go
+        finally:
+            go.set()
 
 
-LONG = wav(np.random.default_rng(0).normal(0, 0.1, 16_000 * 40))
-
-
-def test_a_full_queue_refuses_with_when_to_come_back(path: Path) -> None:
-    with busy(path, max_queue=2, max_clips=2) as server, ThreadPoolExecutor(12) as threads:
-        answers = list(threads.map(lambda _: server.post("/v1/classify", content=LONG, headers=WAV), range(12)))
-        refused = [answer for answer in answers if answer.status_code != 200]
-        assert 0 < len(refused) < 12
+def test_a_full_queue_refuses_with_when_to_come_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with busy(path, monkeypatch) as (server, go), ThreadPoolExecutor(12) as threads:
+        asked = [threads.submit(server.post, "/v1/classify", content=CLIP, headers=WAV) for _ in range(12)]
+        refused = [future.result() for future in islice(as_completed(asked, PATIENT), 9)]
         for answer in refused:
             problem(answer, 503, "overloaded")
             assert int(answer.headers["Retry-After"]) >= 1
+        go.set()
+        assert sum(future.result().status_code == 200 for future in asked) == 1 + 2
 
 
-def test_a_queue_that_was_full_takes_clips_again(path: Path) -> None:
-    with busy(path, max_queue=2, max_clips=2) as server, ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: server.post("/v1/classify", content=LONG, headers=WAV), range(8)))
+def test_a_queue_that_was_full_takes_clips_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with busy(path, monkeypatch) as (server, go), ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(server.post, "/v1/classify", content=CLIP, headers=WAV) for _ in range(8)]
+        assert next(as_completed(asked, PATIENT)).result().status_code == 503
+        go.set()
+        wait(asked)
         assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
 
 
@@ -304,19 +327,19 @@ for thread in threads: thread.start()
 
 def test_fifty_parallel_inferences_leave_health_quick(path: Path, tmp_path: Path) -> None:  # case 80
     (tmp_path / "clip.wav").write_bytes(CLIP)
-    server = Process("--models", str(path))
+    server = Process("--models", str(path), "--workers", "1")  # more could keep up with what one program asks
     threading.Thread(target=list, args=(server.lines,), daemon=True).start()  # or the pipe of its log fills
     host = httpx.URL(server.url).netloc.decode()
     load = subprocess.Popen([sys.executable, "-c", FIFTY, host, str(tmp_path / "clip.wav")])
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with httpx.Client(base_url=server.url, timeout=PATIENT) as client:
             text = ""
             while "kws_edge_waiting_clips" not in text or 'route="/v1/classify"' not in text:
                 text = client.get("/metrics").text
-            # Neighbours on the machine can only make it slower: the best of three rounds is nearest to what it is.
-            assert min(health_p99(client) for _ in range(3)) < 0.2
+            # Neighbours on the machine can only make it slower: the best round is nearest to what it is.
+            assert any(health_p99(client) < 0.2 for _ in range(20))
             assert load.poll() is None
-            assert client.get("/health/ready").json()["waiting"] > 0
+            wait_for(lambda: client.get("/health/ready").json()["waiting"] > 0)
     finally:
         load.kill()
         server.process.kill()
@@ -343,6 +366,13 @@ def test_waiting_clips_go_through_the_network_together(path: Path) -> None:
         assert sizes(server)["kws_edge_batch_clips_sum"] == 8
 
 
+def is_full(url: str) -> bool:
+    """Whether what was sent before has the only place of a server with `max_uploads=1`."""
+    status = httpx.post(f"{url.rstrip('/')}/v1/classify", content=CLIP, headers=WAV, timeout=PATIENT).status_code
+    assert status in (200, 503)
+    return status == 503
+
+
 def test_all_places_taken_refuses_before_the_body_is_read(path: Path) -> None:
     with live_server(path, max_uploads=1) as server:
         url = server.base_url
@@ -350,7 +380,7 @@ def test_all_places_taken_refuses_before_the_body_is_read(path: Path) -> None:
             sock.sendall(
                 b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
             )
-            time.sleep(0.2)
+            wait_for(lambda: is_full(str(url)))
             answer, _ = raw(server, "POST /v1/classify HTTP/1.1", b"Content-Length: 99\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after" in answer.lower()
@@ -376,7 +406,7 @@ def test_without_a_key_the_body_is_not_read(path: Path) -> None:
         head = b"Content-Type: audio/wav\r\nContent-Length: 1000\r\n\r\n"
         answer, seconds = raw(server, "POST /v1/classify HTTP/1.1", head)
         assert answer.startswith(b"HTTP/1.1 401 ")
-        assert seconds < 2
+        assert seconds < 20  # the time for a body is 30 s
 
 
 def test_health_needs_no_key(path: Path) -> None:
@@ -385,11 +415,13 @@ def test_health_needs_no_key(path: Path) -> None:
 
 
 def test_a_client_that_asks_too_often_is_told_when_to_come_back(path: Path) -> None:
-    with live_server(path, client_rate=0.5, client_burst=3) as server:
+    with live_server(path, client_rate=0.01, client_burst=3) as server:
+        began = time.monotonic()
         answers = [server.get("/v1/models") for _ in range(5)]
+        took = time.monotonic() - began
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
         problem(answers[-1], 429, "too-many-requests")
-        assert 1 <= int(answers[-1].headers["Retry-After"]) <= 3
+        assert 100 - took <= int(answers[-1].headers["Retry-After"]) <= 101
         assert server.get("/health/live").status_code == 200
 
 
@@ -454,8 +486,6 @@ def test_other_origins_may_not_call_unless_they_are_named(path: Path) -> None:
 def test_a_failure_of_the_program_is_a_problem_and_a_log_line(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from kws_edge import KeywordModel
-
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret detail")
 
@@ -555,7 +585,7 @@ def started(path: Path, *arguments: str, **environment: str) -> list[dict[str, A
         lines.append(json.loads(line))
         if "startup complete" in line:
             process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(PATIENT) == 0
     return lines
 
 
@@ -589,70 +619,75 @@ def test_keys_are_not_shown() -> None:
 
 
 def test_a_request_in_progress_is_answered_after_the_signal_to_stop(path: Path) -> None:
-    server = Process("--models", str(path), "--shutdown-grace", "10")
-    with ThreadPoolExecutor(1) as thread:
-        url = httpx.URL(server.url)
-        head = b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\n"
-        with socket.create_connection((url.host, url.port)) as sock:
-            sock.sendall(head + f"Content-Length: {len(CLIP)}\r\n\r\n".encode() + CLIP[:100])
-            time.sleep(0.3)
-            server.process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
-            thread.submit(sock.sendall, CLIP[100:]).result(5)
-            answer = b""
-            while piece := sock.recv(65_536):
-                answer += piece
+    server = Process("--models", str(path), "--shutdown-grace", "60", "--max-uploads", "1")
+    url = httpx.URL(server.url)
+    head = b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\n"
+    with socket.create_connection((url.host, url.port), timeout=PATIENT) as sock:
+        sock.sendall(head + f"Content-Length: {len(CLIP)}\r\n\r\n".encode() + CLIP[:100])
+        wait_for(lambda: is_full(server.url))
+        server.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: not is_listening(url))
+        sock.sendall(CLIP[100:])
+        answer = received(sock)
     assert answer.startswith(b"HTTP/1.1 200 ")
-    assert server.process.wait(10) == 0
+    assert server.process.wait(PATIENT) == 0
+
+
+def is_listening(url: httpx.URL) -> bool:
+    try:
+        socket.create_connection((url.host, url.port), timeout=PATIENT).close()
+    except ConnectionError:
+        return False
+    return True
 
 
 def test_what_is_not_done_within_the_grace_time_is_told_so(path: Path) -> None:
-    server = Process("--models", str(path), "--shutdown-grace", "1")
+    server = Process("--models", str(path), "--shutdown-grace", "1", "--max-uploads", "1")
     url = httpx.URL(server.url)
     head = b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
     with (
-        socket.create_connection((url.host, url.port), timeout=10) as upload,
-        socket.create_connection((url.host, url.port), timeout=10) as handshake,
+        socket.create_connection((url.host, url.port), timeout=PATIENT) as upload,
+        socket.create_connection((url.host, url.port), timeout=PATIENT) as handshake,
     ):
         upload.sendall(head)
         handshake.sendall(UPGRADE + b"Host: h\r\nContent-Length: 5\r\n\r\nhello")
-        time.sleep(0.3)
+        assert received(handshake).startswith(b"HTTP/1.1 400 ")
+        wait_for(lambda: is_full(server.url))
         server.process.send_signal(signal.SIGTERM)
-        answer = b""
-        while piece := upload.recv(65_536):
-            answer += piece
+        answer = received(upload)
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"not-ready" in answer
     assert "traceback" not in "".join(server.lines).lower()
-    assert server.process.wait(10) == 0
+    assert server.process.wait(PATIENT) == 0
 
 
 def test_while_it_drains_it_is_not_ready_and_answers_all_the_same(path: Path) -> None:
-    server = Process("--models", str(path), "--drain-seconds", "1.5")
-    with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as stream:
+    drain = 4.0  # s, for some ten exchanges of a few milliseconds
+    server = Process("--models", str(path), "--drain-seconds", str(drain))
+    streams = f"{server.url.replace('http', 'ws')}/v1/stream"
+    with connect(streams) as stream, httpx.Client(base_url=server.url, timeout=PATIENT) as client:
         began = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        while httpx.get(f"{server.url}/health/ready").status_code == 200:
-            assert time.monotonic() < began + 1
-        assert httpx.get(f"{server.url}/health/live").status_code == 200
-        assert httpx.post(f"{server.url}/v1/classify", content=CLIP, headers=WAV).status_code == 200
+        wait_for(lambda: client.get("/health/ready").status_code != 200)
+        assert client.get("/health/live").status_code == 200
+        assert client.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
         stream.send(bytes(3200))
-        with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as another:
+        with connect(streams) as another:
             assert json.loads(another.recv())["type"] == "hello"
-        assert time.monotonic() < began + 1.5
+        assert time.monotonic() < began + drain, "this machine is too slow to ask so much within the drain"
         assert json.loads(stream.recv())["type"] == "hello"
         assert json.loads(stream.recv())["problem"]["type"].endswith("not-ready")
-        assert time.monotonic() > began + 1.4
+        assert time.monotonic() >= began + drain
     assert "traceback" not in "".join(server.lines).lower()
-    assert server.process.wait(10) == 0
+    assert server.process.wait(PATIENT) == 0
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_drain(path: Path) -> None:
-    server = Process("--models", str(path), "--drain-seconds", "60")
-    for _ in range(2):
-        server.process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-    assert server.process.wait(10) == 130
+    server = Process("--models", str(path), "--drain-seconds", "600")
+    server.process.send_signal(signal.SIGINT)
+    wait_for(lambda: httpx.get(f"{server.url}/health/ready", timeout=PATIENT).status_code == 503)
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(PATIENT) == 130
 
 
 def test_no_log_line_holds_audio_or_keys(path: Path) -> None:
@@ -661,11 +696,11 @@ def test_no_log_line_holds_audio_or_keys(path: Path) -> None:
         server = Process("--models", str(path))
     finally:
         del os.environ["KWS_EDGE_API_KEYS"]
-    headers = {**WAV, "X-API-Key": KEY}
-    assert httpx.post(f"{server.url}/v1/classify", content=CLIP, headers=headers).status_code == 200
-    httpx.get(f"{server.url}/v1/models", headers={"X-API-Key": "a wrong one"})
-    for url in ("/", "/v1/nothing", "/v1/stream"):
-        httpx.get(server.url + url, headers={"X-API-Key": KEY})
+    with httpx.Client(base_url=server.url, headers={"X-API-Key": KEY}, timeout=PATIENT) as client:
+        assert client.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
+        client.get("/v1/models", headers={"X-API-Key": "a wrong one"})
+        for url in ("/", "/v1/nothing", "/v1/stream"):
+            client.get(url)
     server.process.terminate()
     lines = list(server.lines)
     assert any(json.loads(line)["message"] == "request" for line in lines)

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 import soxr
-from live_server import KEY, Process, live_server
+from live_server import KEY, PATIENT, Process, live_server, wait_for
 from test_server import problem
 from tiny_model import LABELS, TONES, save
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
@@ -62,7 +62,7 @@ def stream(server: httpx.Client, **options: Any) -> Iterator[ClientConnection]:
 
 
 def receive(ws: ClientConnection) -> dict[str, Any]:
-    return json.loads(ws.recv(timeout=10))
+    return json.loads(ws.recv(timeout=PATIENT))
 
 
 def send(ws: ClientConnection, **command: Any) -> None:
@@ -197,7 +197,7 @@ def test_streams_do_not_hear_each_other(server: httpx.Client, expected: list[dic
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENT)
     assert [found[i] for i in (0, 2, 4)] == [[]] * 3
     assert [found[i] for i in (1, 3, 5)] == [same(expected)] * 3
 
@@ -332,19 +332,23 @@ def test_a_stream_without_audio_is_ended(path: Path) -> None:
 )
 def test_what_is_no_audio_does_not_keep_a_stream_open(path: Path, message: bytes | str) -> None:
     with live_server(path, idle_timeout=0.5) as server, stream(server) as ws:
-        began = time.monotonic()
-        while time.monotonic() - began < 5:
+        end = time.monotonic() + PATIENT
+        while time.monotonic() < end:
             try:
                 ws.send(message)
             except ConnectionClosed:
                 break
             time.sleep(0.05)
+        else:
+            pytest.fail("it stays open")
         assert refusal(ws)[:2] == (4008, "idle")
 
 
 def test_audio_keeps_a_stream_open(path: Path) -> None:
-    with live_server(path, idle_timeout=0.5) as server, stream(server) as ws:
-        for _ in range(10):
+    # The limit is also the longest that a busy machine may keep this test from sending.
+    with live_server(path, idle_timeout=2) as server, stream(server) as ws:
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
             ws.send(bytes(320))
             time.sleep(0.1)
         send(ws, type="finish")
@@ -371,13 +375,6 @@ def test_a_client_that_never_reads_does_not_fill_the_memory(path: Path) -> None:
             with pytest.raises(OSError):  # noqa: PT011  that it is full, or closed
                 flood(sock)
             wait_for(lambda: server.get("/health/ready").json()["streams"] == 0)
-
-
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_more_streams_than_there_may_be_are_told_to_come_back(path: Path) -> None:
@@ -481,12 +478,13 @@ def test_streams_are_counted(path: Path) -> None:
 
 
 def test_an_open_stream_is_told_that_the_server_restarts_and_does_not_hold_it_up(path: Path) -> None:
-    server = Process("--models", str(path), "--shutdown-grace", "10")
+    grace = 50
+    server = Process("--models", str(path), "--shutdown-grace", str(grace))
     with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as ws:
         receive(ws)
         ws.send(bytes(3200))
         began = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         assert refusal(ws)[:2] == (1012, "not-ready")
-        assert server.process.wait(10) == 0
-        assert time.monotonic() - began < 5
+        assert server.process.wait(PATIENT) == 0
+        assert time.monotonic() - began < grace / 2

@@ -392,7 +392,7 @@ class Endless:
 
     def __iter__(self) -> Iterator[Block]:
         self.iterated.set()
-        assert self.closed.wait(10)
+        assert self.closed.wait(60)
         yield from ()
 
     def close(self) -> None:

@@ -232,9 +232,18 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on_to_the_same_weights(
     out = tmp_path / "out"
     given = arguments(recipe, tones, out, "--variants", "softmax", "--seeds", 1)
     with command(given) as sweep:
-        lines_until(sweep.stderr, "softmax-1: training, process")
-        wait_for((out / "softmax-1" / "last.pt").exists)
-        assert len(running_in_session(sweep.pid)) > 1
+        training = process_in(lines_until(sweep.stderr, "softmax-1: training, process"))
+        assert {sweep.pid, training} <= set(running_in_session(sweep.pid))
+
+        def epoch_is_done_after_a_slice() -> bool:
+            """Far shorter than an epoch: else a fast machine could be through with all four before the kill."""
+            os.kill(training, signal.SIGCONT)
+            time.sleep(0.005)
+            os.kill(training, signal.SIGSTOP)
+            return (out / "softmax-1" / "last.pt").exists()
+
+        wait_for(epoch_is_done_after_a_slice)
+        os.kill(training, signal.SIGCONT)
         sweep.kill()
         wait_for(lambda: not running_in_session(sweep.pid))
     assert load_checkpoint(out / "softmax-1" / "last.pt")["epoch"] < 4
@@ -368,6 +377,11 @@ def test_two_machines_train_a_sweep_also_when_one_is_lost(
     def lose_a_machine(kind: str, run: str, *more: Any) -> None:
         if kind == "started":
             processes[run] = process_in(more[1])
+            if len(processes) == 1:  # or it could be through before the other has come so far
+                os.kill(processes[run], signal.SIGSTOP)
+            elif len(watcher.of("started")) == 2:
+                for process in processes.values():
+                    os.kill(process, signal.SIGCONT)
         if (kind, run, *more) == ("trained", "softmax-1", 2):
             os.kill(processes[run], signal.SIGKILL)
 

@@ -255,7 +255,7 @@ def test_two_processes_train_as_one(tones: Path, tmp_path: Path) -> None:
     launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
     launcher += ["--rdzv-endpoint", "localhost:0", "--no-python", sys.executable, "-m", "kws_export"]
     done = subprocess.run(
-        [sys.executable, "-m", *launcher, *command], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-m", *launcher, *command], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("epoch ") == epochs  # one of the two talks
