@@ -47,9 +47,10 @@ wrk.headers["Content-Type"] = "audio/wav"
 local file = io.open("{clip}", "rb")
 wrk.body = file:read("*a")
 function done(summary, latency)
-  io.write(string.format('{{"requests": %d, "microseconds": %d, "errors": %d, "p50": %d, "p95": %d, "p99": %d}}',
-    summary.requests, summary.duration,
-    summary.errors.status + summary.errors.connect + summary.errors.read + summary.errors.timeout,
+  io.write(string.format(
+    '{{"answered": %d, "microseconds": %d, "refused": %d, "failed": %d, "p50": %d, "p95": %d, "p99": %d}}',
+    summary.requests - summary.errors.status, summary.duration, summary.errors.status,
+    summary.errors.connect + summary.errors.read + summary.errors.timeout,
     latency:percentile(50), latency:percentile(95), latency:percentile(99)))
 end
 """
@@ -150,10 +151,11 @@ def clips(running: Server, clients: int, seconds: int) -> dict[str, float]:
     found = json.loads(output[output.index("{") :])
     return {
         "clients": clients,
-        "per_second": round(found["requests"] / found["microseconds"] * 1e6, 1),
-        "per_core": round(found["requests"] / cpu, 1),
+        "per_second": round(found["answered"] / found["microseconds"] * 1e6, 1),
+        "per_core": round(found["answered"] / cpu, 1),
         **{f"{p}_ms": round(found[p] / 1e3, 1) for p in ("p50", "p95", "p99")},
-        "errors": found["errors"],
+        "refused": found["refused"],
+        "failed": found["failed"],
         "health_p99_ms": round(1e3 * float(np.quantile(health, 0.99)), 1),
         "memory_mb": round(running.memory()),
     }
@@ -193,7 +195,7 @@ async def streams(running: Server, count: int, seconds: int, share: float) -> di
     cpu, wall = running.cpu(), time.monotonic()
     await asyncio.gather(*(one(i) for i in range(count)))
     cpu, wall = running.cpu() - cpu, time.monotonic() - wall
-    while httpx.get(f"{running.url}/health/ready").json()["streams"]:  # what was not yet heard of them
+    while "\nkws_edge_streams 0.0" not in httpx.get(f"{running.url}/metrics").text:  # what was not yet heard of them
         await asyncio.sleep(0.1)
     p50, p99 = np.quantile(lags, [0.5, 0.99])
     return {
@@ -225,9 +227,16 @@ def markdown(result: dict[str, Any]) -> str:
 
     latency = {"p50, ms": "p50_ms", "p95": "p95_ms", "p99": "p99_ms", "health p99": "health_p99_ms"}
     rates = {"a second": "per_second", "of direct": "of_direct", "per core": "per_core"}
-    clips_columns = {"clients": "clients", **rates, **latency, "MB": "memory_mb"}
+    clips_columns = {"clients": "clients", **rates, "refused": "refused", **latency, "MB": "memory_mb"}
     lag = {"lag p50, ms": "lag_p50_ms", "lag p99": "lag_p99_ms", "follows": "follows"}
-    stream_columns = {"streams": "streams", "sound": "sound", **lag, "per core": "streams_per_core", "MB": "memory_mb"}
+    stream_columns = {
+        "processes": "processes",
+        "streams": "streams",
+        "sound": "sound",
+        **lag,
+        "per core": "streams_per_core",
+        "MB": "memory_mb",
+    }
     direct, after = result["direct"], result["batched"][-1]["memory_after_mb"]
     all_after = result["processes"][-1]["memory_after_mb"]
     return f"""{BEGIN}
@@ -294,12 +303,14 @@ def main() -> None:
             row["of_direct"] = round(row["per_second"] / result["direct"]["per_second"], 2)
         result[name] = rows
         table(f"Clips, {name}", rows)
-    with server(given.model, max_streams=1000, max_client_streams=1000) as running:
-        result["streams"] = [
-            asyncio.run(streams(running, count, given.seconds, share))
-            for share in (1.0, 0.2)
-            for count in given.streams
-        ]
+    result["streams"] = []
+    for processes in (1, CORES):
+        with server(given.model, max_streams=1000, max_client_streams=1000, processes=processes) as running:
+            result["streams"] += [
+                {"processes": processes, **asyncio.run(streams(running, count, given.seconds, share))}
+                for share in (1.0, 0.2)
+                for count in given.streams
+            ]
     table("Streams", result["streams"])
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
