@@ -214,6 +214,18 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
     return list(dict.fromkeys(chosen))
 
 
+def told_words(metadata: Metadata, words: Collection[str] | None, *, own_settings: bool) -> list[str]:
+    """The labels that give events: those chosen, or those for which alone the model's own settings hold, or all.
+
+    Raises
+    ------
+    SettingError : as `chosen_labels`.
+    """
+    if words is None and own_settings:
+        words = calibrated_words(metadata)
+    return chosen_labels(words, metadata.labels)
+
+
 def calibrated_words(metadata: Metadata) -> list[str] | None:
     """The words for which alone the model's stream settings were calibrated; None where for all."""
     calibration = (metadata.stream or {}).get("calibration")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge.audio import MAX_PEAK, SAMPLE_RATE
-from kws_edge.decision import Decision, Event, StreamSettings
+from kws_edge.decision import Decision, Event, StreamSettings, told_words
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.hops import DEFAULT_HOP, Hop, HopStream, no_evidence, window_seconds
 from kws_edge.mfcc import pad
@@ -68,7 +68,7 @@ class Spotter:
 
     Attributes
     ----------
-    model, settings, hop : as given, or as found in the model's file.
+    model, settings, words, hop : as given, or as found in the model's file.
     last : the last hop; None before the first.
     """
 
@@ -86,7 +86,8 @@ class Spotter:
 
         Parameters
         ----------
-        words : the labels that give events, such as {"yes", "no"}, in capitals or not; None for all. Others are
+        words : the labels that give events, such as {"yes", "no"}, in capitals or not; None for those that the stream
+            settings in the model's file were calibrated for, where it is these that are used, else for all. Others are
             recognised in silence, and so is what is not sure to be one of them: an abstention is an event where its
             guess is a chosen word, or stands out so little that it may be anything.
         hop : seconds between the windows that the network sees, 0.01 to 1, a multiple of 0.01.
@@ -107,9 +108,11 @@ class Spotter:
             raise SettingError("settings beside a score or target; expected one or the other: settings hold thresholds")
         self.model, self.hop = model, hop
         self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
+        own = settings is None and score is None and target is None
+        self.words = tuple(told_words(model.metadata, words, own_settings=own))
         self._hops = HopStream(model.metadata, hop)
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
-        self._decision = Decision(model.metadata, self.settings, hop, words)
+        self._decision = Decision(model.metadata, self.settings, hop, self.words)
         K = len(model.labels)
         self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
         self.reset()

@@ -104,7 +104,7 @@ TEXTS = ("label", "guess", "reason", "abstained", "model")
 
 
 def test_the_hello_says_what_will_be_understood(server: httpx.Client) -> None:
-    with stream(server, rate=8000, encoding="float32", hop=0.05, words="high,low", target=0.99) as ws:
+    with stream(server, rate=8000, encoding="float32", hop=0.05, words="HIGH,low", target=0.99) as ws:
         hello = receive(ws)
     assert hello["type"] == "hello"
     assert hello["model"] == "tiny"

@@ -6,6 +6,7 @@ import io
 import resource
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,17 @@ def test_a_reset_stream_is_as_a_new_one(model: KeywordModel) -> None:
 
 def test_only_chosen_words_are_told(model: KeywordModel) -> None:
     assert labels(Spotter(model, words={"low"}).push(words("mid", "low", "high"))) == ["low"]
+
+
+def test_a_model_that_was_calibrated_for_some_words_tells_those_unless_asked_for_others(tmp_path: Path) -> None:
+    own = {"settings": StreamSettings({"entropy": 0.7}).to_dict(), "calibration": {"words_chosen": ["low"]}}
+    calibrated = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream=own)))
+    sound = words("mid", "low", "high")
+    assert Spotter(calibrated).words == ("low",)
+    assert labels(Spotter(calibrated).push(sound)) == ["low"]
+    assert labels(Spotter(calibrated, words={"MID"}).push(sound)) == ["mid"]
+    for looser in ({"target": 0.99}, {"settings": StreamSettings({"entropy": 0.7})}):  # whose thresholds are for all
+        assert labels(Spotter(calibrated, **looser).push(sound)) == ["mid", "low", "high"]
 
 
 def test_the_end_of_the_stream_is_decided_on(model: KeywordModel) -> None:

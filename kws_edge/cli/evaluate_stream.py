@@ -70,7 +70,7 @@ def evaluate_stream(
     the word to the event. --json also counts words, hits and false accepts by label.
     """
     from kws_edge.calibration import assess
-    from kws_edge.decision import StreamSettings, calibrated_words, chosen_labels
+    from kws_edge.decision import StreamSettings, told_words
     from kws_edge.model import KeywordModel
 
     if (recording is None) != (labels is None):
@@ -81,9 +81,7 @@ def evaluate_stream(
         raise click.UsageError("--snr needs --positives, and --negatives to put behind them")
     loaded = KeywordModel.load(model)
     settings = StreamSettings.of(loaded.metadata, score=score, target=None if target is None else target / 100)
-    chosen = None if words is None else chosen_labels(word_list(words), loaded.labels)
-    if chosen is None and score is None and target is None:
-        chosen = calibrated_words(loaded.metadata)
+    chosen = told_words(loaded.metadata, word_list(words), own_settings=score is None and target is None)
     thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
     header = f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s\n{HEADER}"
     streams = _clip_streams(loaded, positives, listed, count, negatives, snr, hop, seed)

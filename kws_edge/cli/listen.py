@@ -103,7 +103,6 @@ def listen(
     from kws_edge.cli.actions import STANDARD_ERROR, EventCommand, EventSaver
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
     from kws_edge.cli.recordings import word_list
-    from kws_edge.decision import calibrated_words
     from kws_edge.model import KeywordModel
     from kws_edge.spotter import Spotter
 
@@ -119,10 +118,9 @@ def listen(
     stream: Spotter | View = View()
     if server is None:
         loaded = KeywordModel.load(model)
-        if words is None and score is None and target is None and (calibrated := calibrated_words(loaded.metadata)):
-            asked["words"] = calibrated
-            click.echo(f"listening for {', '.join(calibrated)}, which {loaded.name} was calibrated for", err=True)
         stream = Spotter(loaded, **asked)
+        if words is None and len(stream.words) < len(loaded.labels):
+            click.echo(f"listening for {', '.join(stream.words)}, which {loaded.name} was calibrated for", err=True)
     saver = EventSaver(save_events) if save_events else None
     live = sys.stdout.isatty() and not as_json
     display = JsonLines() if as_json else LiveScreen(stream, name) if live else PlainLines()

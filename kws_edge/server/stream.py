@@ -158,7 +158,7 @@ class _Session:
             "version": installed_version(),
             "model": model.name,
             "labels": list(model.labels),
-            "words": list(model.labels) if words is None else words,
+            "words": list(self.spotter.words),
             "rate": p.rate,
             "encoding": p.encoding,
             "hop": p.hop,
