@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from live_server import PATIENT, wait_for
+from live_server import PATIENT, taken_port, wait_for
 from test_server import WAV, tone, wav
 from tiny_model import TONES, save
 from websockets.exceptions import ConnectionClosed
@@ -36,7 +36,8 @@ class Server:
 
     def __init__(self, *arguments: str) -> None:
         code = "from kws_edge.cli import main; main()"
-        command = [sys.executable, "-c", code, "serve", "--port", "0", "--processes", "2", *arguments]
+        given = ["--port", "0", "--processes", "2", *arguments]  # of an option that is given twice, the last counts
+        command = [sys.executable, "-c", code, "serve", *given]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.text: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -227,6 +228,71 @@ def test_ctrl_c_at_the_start_says_nothing(path: Path) -> None:
         assert server.process.returncode == 130
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_all_of_them_at_the_start_stops_as_one_to_the_first(path: Path, number: signal.Signals) -> None:
+    with serving("--models", str(path)) as server:
+        wait_for(lambda: len(children(server.process.pid)) == 2)
+        os.killpg(server.process.pid, number)
+        assert server.end() == ""
+        assert server.process.returncode == 0
+
+
+def test_a_terminal_that_is_closed_stops_it_and_leaves_nothing_behind(path: Path) -> None:
+    with serving("--models", str(path)) as server:
+        url = server.url
+        environment = Path(f"/proc/{server.started[0]}/environ").read_bytes().split(b"\0")
+        (folder,) = [
+            Path(os.fsdecode(line[25:])) for line in environment if line.startswith(b"PROMETHEUS_MULTIPROC_DIR")
+        ]
+        assert any(folder.iterdir())
+        os.killpg(server.process.pid, signal.SIGHUP)
+        assert server.end() == ""
+        assert server.process.returncode == 0
+    assert not folder.exists()
+    assert port_is_free(url)
+
+
+def test_a_process_that_hangs_is_killed_once_its_time_to_stop_is_over(path: Path) -> None:
+    with serving("--models", str(path), "--shutdown-grace", "0") as server:
+        assert server.url
+        os.kill(server.started[0], signal.SIGSTOP)
+        server.process.terminate()
+        assert server.end() == ""
+        assert server.process.returncode == 0
+        assert server.logged(f"process {server.started[0]} does not stop, and is killed")
+
+
+def test_of_two_servers_that_are_started_together_one_has_the_port(path: Path) -> None:
+    with taken_port() as port:
+        pass
+    with contextlib.ExitStack() as stack:
+        given = "--models", str(path), "--port", str(port)
+        servers = [stack.enter_context(serving(*given)) for _ in range(2)]
+        wait_for(lambda: any(server.process.poll() is not None for server in servers))
+        refused, serves = sorted(servers, key=lambda server: server.process.poll() is None)
+        assert refused.end().startswith(f"Error: cannot listen on 127.0.0.1:{port}: Address already in use; ")
+        assert refused.process.returncode == 2
+        assert len(instances(serves.url)) == 2
+
+
+def test_a_port_that_another_program_takes_while_the_models_load_is_one_line(path: Path) -> None:
+    with taken_port() as port:
+        pass
+    with serving("--models", str(path), "--port", str(port)) as server:
+        wait_for(lambda: len(children(server.process.pid)) == 2)
+        loading = children(server.process.pid)
+        for child in loading:
+            os.kill(child, signal.SIGSTOP)
+        with socket.create_server(("127.0.0.1", port)):
+            for child in loading:
+                os.kill(child, signal.SIGCONT)
+            said = server.end()
+        assert said.startswith(f"Error: cannot listen on 127.0.0.1:{port}: Address already in use; ")
+        assert said.count("\n") == 1
+        assert server.process.returncode == 2
+        assert server.logged("listening") == []
+
+
 def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     with serving("--models", str(tmp_path / "broken.onnx"), "--drain-seconds", "3000") as server:
@@ -261,7 +327,7 @@ def test_processes_that_are_killed_at_their_start_stop_the_server(path: Path) ->
             time.sleep(0.01)
         said = server.end()
         assert server.process.returncode == 2
-    assert "ended with exit code -9 before it could serve" in said
+    assert "ended with exit code -9 (killed) before it could serve; expected memory" in said
     assert said.count("\n") == 1
 
 

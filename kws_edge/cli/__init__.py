@@ -52,6 +52,10 @@ class _Commands(click.Group):
             ctx.exit(2)
         except KeyboardInterrupt:
             ctx.exit(130)
+        except ImportError as error:
+            if not isinstance(error.__cause__, KeyboardInterrupt):  # as which onnxruntime's modules tell of Ctrl-C
+                raise
+            ctx.exit(130)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

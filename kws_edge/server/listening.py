@@ -1,16 +1,22 @@
 """The sockets of a server: one, or one for each of its processes at the same address."""
 
+import contextlib
 import errno
 import ipaddress
 import logging
 import os
 import socket
+import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 from kws_edge.errors import SettingError
 from kws_edge.server.settings import Settings
 
 _log = logging.getLogger("kws_edge.server")
+
+BACKLOG: Final = 2048
+"""Connections that may wait to be accepted."""
 
 _AN_ADDRESS: Final = "--host with an address of this machine, as 127.0.0.1, or 0.0.0.0 for all of them"
 _EXPECTED_OF_ADDRESS: Final = {
@@ -30,19 +36,43 @@ def listen(settings: Settings) -> socket.socket:
     host, port = settings.host, settings.port
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:  # the latter for a name that cannot be one
         code = 0 if isinstance(error, UnicodeError | socket.gaierror) else error.errno or 0
-        why = os.strerror(code) if code else "no such host"
-        expected = _EXPECTED_OF_ADDRESS.get(code, _AN_ADDRESS)
-        raise SettingError(f"cannot listen on {host}:{port}: {why}; expected {expected}") from None
+        raise refusal(settings, code) from None
 
 
-def reserve(settings: Settings) -> socket.socket:
+def refusal(settings: Settings, code: int) -> SettingError:
+    """The error that an address is which cannot be listened on, by the system's code; 0 where there is none."""
+    why = os.strerror(code) if code else "no such host"
+    expected = _EXPECTED_OF_ADDRESS.get(code, _AN_ADDRESS)
+    return SettingError(f"cannot listen on {settings.host}:{settings.port}: {why}; expected {expected}")
+
+
+@contextlib.contextmanager
+def reserved(settings: Settings) -> Iterator[socket.socket]:
     """A socket that keeps a port for `another`, and does not listen itself; errors are those of `listen`."""
     with listen(settings) as sock:  # with the port to itself, unlike those below: nobody else has it
         family, address = sock.family, sock.getsockname()
-    return _bound(family, address)
+    with _claim(settings, address), _bound(family, address) as sock:
+        yield sock
+
+
+@contextlib.contextmanager
+def _claim(settings: Settings, address: tuple[Any, ...]) -> Iterator[None]:
+    """Keep other servers of several processes away, which Linux would let share the port.
+
+    A name in Linux's abstract namespace belongs to one process, and is free again when that ends.
+    """
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    with socket.socket(socket.AF_UNIX) as claim:
+        try:
+            claim.bind(f"\0kws-edge {address[0]} {address[1]}")
+        except OSError:
+            raise refusal(settings, errno.EADDRINUSE) from None
+        yield
 
 
 def another(reserved: socket.socket) -> socket.socket:
