@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 import subprocess
@@ -414,3 +415,40 @@ def test_an_error_of_a_source_in_a_thread_reaches_the_listener(server: httpx.Cli
 
     with pytest.raises(AudioError, match="damaged"):
         asyncio.run(run())
+
+
+@contextlib.contextmanager
+def cut_off(times: int, answer: bytes) -> Iterator[str]:
+    """An address where the first connections end once something was sent on them, and later ones get an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+
+        def accept() -> None:
+            for i in itertools.count():
+                try:
+                    client, _ = sock.accept()
+                except OSError:  # it is over
+                    return
+                with client:
+                    client.recv(65_536)
+                    if i >= times:
+                        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            sock.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_call_whose_connection_is_cut_off_is_made_once_more(server: httpx.Client) -> None:
+    answer = server.get("/v1/models").content
+    with cut_off(1, answer) as url, Client(url, patience=PATIENT) as patient:
+        assert [model["name"] for model in patient.models()] == ["tiny"]
+    with cut_off(2, answer) as url, Client(url, patience=PATIENT) as patient, pytest.raises(ServerError) as refused:
+        patient.models()
+    assert refused.value.code == "cut-off"
+    assert "sending a response; expected a kws-edge server there" in str(refused.value)
+    with cut_off(1, answer) as url, Client(url) as impatient, pytest.raises(ServerError, match="expected a kws-edge"):
+        impatient.models()

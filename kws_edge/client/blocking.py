@@ -36,7 +36,8 @@ class Client:
         key : where the server asks for one.
         timeout : seconds to wait for a connection, and for each answer.
         patience : seconds for which a call is tried again where the server is too busy for it, as often as it asks for
-            (Retry-After) or with growing pauses; 0 for an error at once. A stream is tried again until it begins.
+            (Retry-After) or with growing pauses, and once where the connection is cut off; 0 for an error at once. A
+            stream is tried again until it begins.
 
         Raises
         ------

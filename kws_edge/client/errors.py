@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 BUSY: Final = ("overloaded", "too-many-requests", "not-ready")
 """Problems that pass: the same call may succeed later."""
 
+CUT_OFF: Final = "cut-off"
+"""The connection ended before the answer, as where one of several servers behind an address dies."""
+
 _FIRST_WAIT, _LONGEST_WAIT = 0.25, 8.0  # s, between tries where the server does not say when
 
 _log = logging.getLogger("kws_edge.client")
@@ -26,7 +29,8 @@ class ServerError(KwsEdgeError, OSError):
     Attributes
     ----------
     code : the problem's code, such as "overloaded" or "unauthorized"; "unreachable" where there was no answer of a
-        kws-edge server, "version" where it cannot be understood, "closed" where a stream was cut off.
+        kws-edge server, "cut-off" where the connection ended before there was one, "version" where it cannot be
+        understood, "closed" where a stream was cut off.
     retry_after : seconds after which trying again may help; None where the server did not say.
     """
 
@@ -81,11 +85,12 @@ def named(detail: str, name: str) -> str:
 
 
 class Patience:
-    """How long a call may still be tried again, for a server that is busy."""
+    """How long a call may still be tried again, for a server that is busy; once, for a connection that was cut off."""
 
     def __init__(self, seconds: float) -> None:
         """Start to count."""
         self._until, self._wait = time.monotonic() + seconds, _FIRST_WAIT
+        self._passing = {*BUSY, CUT_OFF}
 
     def wait(self, error: ServerError) -> float:
         """Seconds to wait before the next try: what the server said, or else twice as long each time.
@@ -93,9 +98,10 @@ class Patience:
         Raises the error again where it is not one that passes, or not in time.
         """
         seconds = self._wait if error.retry_after is None else error.retry_after
-        if error.code not in BUSY or time.monotonic() + seconds > self._until:
+        if error.code not in self._passing or time.monotonic() + seconds > self._until:
             raise error
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        self._passing.discard(CUT_OFF)  # what always closes is something else
         _log.warning("%s; trying again in %g s", error, seconds)
         return seconds
 
@@ -113,7 +119,10 @@ def reaching(url: str) -> Iterator[None]:
     except InvalidStatus as error:
         raise _denied(url, error.response) from None
     except ConnectionClosed as error:
-        raise ServerError(f"{url}: the stream was closed: {error}", "closed") from None
+        raise ServerError(f"{url}: the stream was cut off: {error}; connect again", "closed") from None
+    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
+        why = (str(error) or type(error).__name__).rstrip(".")
+        raise ServerError(f"{url}: {why}; expected a kws-edge server there that goes on", CUT_OFF) from None
     except (httpx.HTTPError, WebSocketException) as error:
         raise _unreachable(url, str(error) or type(error).__name__) from None
     except OSError as error:
