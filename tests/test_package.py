@@ -27,6 +27,7 @@ from kws_export.scoring import Scored
 from kws_export.splits import UNKNOWN
 
 WORDS = tuple(tone_words.SWEEPS)
+ROOT = Path(__file__).resolve().parent.parent
 OTHER = "chord"
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 
@@ -107,6 +108,21 @@ def percent(fraction: float) -> str:
 
 
 # --- the file
+
+
+def test_a_file_of_another_recipe_is_not_written_over_unless_asked(tone_run: Path, tones: Path, tmp_path: Path) -> None:
+    file = shutil.copy(ROOT / "models" / "softmax.onnx", tmp_path / "mine.onnx")
+    command = ["export", tone_run, "--data", tones, "--out", file, "--cache", tones.parent / "cache"]
+    before = file.read_bytes()
+    refused = CliRunner().invoke(main, [*map(str, command)])
+    assert refused.exit_code == 1
+    assert "mine.onnx exists and is of another recipe, which differs in name, " in refused.stderr
+    assert "words; expected another --out, or --force to write over it" in refused.stderr
+    assert file.read_bytes() == before
+    assert CliRunner().invoke(main, [*map(str, command), "--force"]).exit_code == 0
+    assert CliRunner().invoke(main, [*map(str, command)]).exit_code == 0  # of this recipe, so that it is rebuilt
+    file.write_bytes(b"notes")
+    assert "exists and is something else; " in CliRunner().invoke(main, [*map(str, command)]).stderr
 
 
 def test_the_file_is_named_for_itself_and_described_by_its_run(exported: Exported) -> None:

@@ -230,10 +230,11 @@ def test_a_name_that_cannot_be_written_is_refused(made: Made, tones: Path, out: 
     assert says in result.stderr
 
 
-def test_more_clips_than_there_are_are_refused(made: Made, tones: Path) -> None:
-    result = run(tones, made.source, "--clips", 1000)
-    assert result.exit_code == 1
-    assert "1000 clips to calibrate on; expected 1 to 80" in result.stderr
+def test_where_there_are_fewer_clips_all_are_calibrated_on(made: Made, tones: Path, tmp_path: Path) -> None:
+    result = run(tones, made.source, "--clips", 1000, "--out", tmp_path / "all.onnx")
+    assert result.exit_code == 0
+    training = KeywordModel.load(tmp_path / "all.onnx").metadata.training
+    assert training["quantisation"]["ranges"] == "smallest and largest value on 80 training clips, seed 0"
 
 
 def test_what_is_no_model_of_ours_is_refused(tmp_path: Path) -> None:

@@ -466,7 +466,8 @@ def test_a_second_stage_starts_from_the_weights_of_the_first(tones: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "message"), [("repeat", 2, "1; expected 2"), ("channels", 96, "64; expected 96")]
+    ("setting", "value", "message"),
+    [("repeat", 2, "1; expected 2"), ("channels", 96, "64; expected 96, or what goes into it")],
 )
 def test_a_second_stage_on_another_network_is_refused(
     tone_run: Path, tones: Path, tmp_path: Path, setting: str, value: int, message: str
@@ -478,7 +479,7 @@ def test_a_second_stage_on_another_network_is_refused(
 
 def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
     recipe = tone_words.recipe(start=str(tmp_path / "none.pt"))
-    with pytest.raises(SettingError, match=r"none\.pt, which does not exist; train it first"):
+    with pytest.raises(SettingError, match=r"no file .*none\.pt; expected a checkpoint, .*; is it still to be trained"):
         Trainer(recipe, tones, tmp_path / "run", cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
 
@@ -487,7 +488,7 @@ def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(
 
 
 def test_a_network_learns_from_a_larger_one_without_the_labels(tone_run: Path, tones: Path, tmp_path: Path) -> None:
-    distillation = {"teacher": str(tone_run / "best.pt"), "share": 1.0}
+    distillation = {"teacher": str(tone_run), "share": 1.0}
     small = tone_words.trainer(tones, tmp_path, tone_words.recipe(channels=32, distillation=distillation))
     small.train_data = replace(small.train_data, labels=np.zeros_like(small.train_data.labels))
     assert tone_words.run(small)[-1].validation_accuracy > 0.6
@@ -512,6 +513,6 @@ def test_a_teacher_of_other_words_is_refused(tone_run: Path, tones: Path, tmp_pa
 
 def test_an_absent_teacher_is_named_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
     recipe = tone_words.recipe(distillation={"teacher": str(tmp_path / "none.pt")})
-    with pytest.raises(SettingError, match=r"learns from .*none\.pt, which does not exist; train it first"):
+    with pytest.raises(SettingError, match=r"no file .*none\.pt; expected a checkpoint, .*; is it still to be trained"):
         Trainer(recipe, tones, tmp_path / "run", cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()

@@ -41,12 +41,32 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise SettingError(f"no checkpoint {path}; `kws-export train` writes best.pt and last.pt") from None
-    except Exception as error:  # torch raises a dozen types for files that are not its own
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise SettingError(f"{path} is not a readable checkpoint: {reason}") from None
+    except Exception:  # torch raises a dozen types for files that are not its own, and advice that does not fit
+        raise SettingError(
+            f"{path} is not a readable checkpoint; expected best.pt or last.pt of kws-export train, or a file of "
+            "kws-export export that ends in .onnx"
+        ) from None
     if not isinstance(checkpoint, dict) or not {"recipe", "labels", "front_end", "model"} <= checkpoint.keys():
         raise SettingError(f"{path} is not a checkpoint of kws-export train")
     return checkpoint
+
+
+def weights_file(name: str) -> Path:
+    """The file that a recipe means by a start or a teacher: of a run's folder, its best weights.
+
+    Raises
+    ------
+    SettingError : there is none.
+    """
+    path = Path(name)
+    if path.is_dir():
+        path /= "best.pt"
+    if not path.is_file():
+        raise SettingError(
+            f"no file {path}; expected a checkpoint, a run's folder or a model, seen from where the command runs; is "
+            "it still to be trained?"
+        )
+    return path
 
 
 @dataclass(frozen=True, slots=True)

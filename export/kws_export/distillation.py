@@ -5,14 +5,13 @@ outputs in losses.py (`distillation_loss`).
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
-from kws_export.checkpoint import Trained
+from kws_export.checkpoint import Trained, weights_file
 from kws_export.losses import Lesson, alpha
 from kws_export.recipe import Distillation
 
@@ -30,7 +29,7 @@ class Teacher:
         SettingError, ModelError : what `Trained.load` raises; the teacher has other classes, or another order of them.
         """
         self.settings = settings
-        trained = Trained.load(Path(settings.teacher), front_end)
+        trained = Trained.load(weights_file(settings.teacher), front_end)
         if trained.labels != tuple(labels):
             raise SettingError(
                 f"the teacher {settings.teacher} knows {', '.join(trained.labels)}; expected this run's classes in "

@@ -20,6 +20,7 @@ from kws_export.checkpoint import Checkpoint
 from kws_export.head import evidential_head
 from kws_export.network import parameter_count
 from kws_export.onnx_export import build_model, build_step_model, run_model, save_model
+from kws_export.recipe import Recipe
 from kws_export.scoring import Scored, Thresholds, calibrate, observe, score_clips, withheld_shares
 from kws_export.speech_commands import Split, index
 from kws_export.splits import UNKNOWN, load_split
@@ -63,6 +64,7 @@ def package(
     with_front_end: bool = False,
     negatives: str = "",
     command: str = "",
+    overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> Metadata:
     """Export, check parity, calibrate on validation, measure on test, write `out`, its card and its scores.
@@ -73,16 +75,19 @@ def package(
         `with_front_end`, a second file `NAME.audio.onnx` that takes samples instead of MFCC. Scores go to the run's
         folder.
     negatives : what the recordings without words were, for the card.
+    overwrite : also where `out` is a file of another recipe.
     report : called with a line about each step.
 
     Raises
     ------
     ModelError : torch, ONNX Runtime and numpy disagree by more than PARITY on real clips.
-    SettingError, AudioError : the checkpoint or the data cannot be used, or `out` is no .onnx file.
+    SettingError, AudioError : the checkpoint or the data cannot be used, or `out` is no .onnx file, or another model.
     """
     if out.suffix != ".onnx":
         raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
     checkpoint = Checkpoint.load(checkpoint_file)
+    if out.exists() and not overwrite:
+        _refuse_another(out, checkpoint)
     splits: tuple[Split, ...] = ("train", "validation", "test")
     test_list = checkpoint.recipe.test_list
     data = {split: load_split(data_root, split, checkpoint.labels, cache, test_list=test_list) for split in splits}
@@ -115,9 +120,23 @@ def package(
         report(f"{name} accuracy {s.accuracy()['accuracy']:.4f} on {len(s.truth)} clips")
     for by in SCORES:
         for i, point in enumerate(observed[by]):
-            line = f"test at {by} {point.target}: accepted {point.accepted_accuracy}, coverage {point.coverage:.4f}"
+            accepted = "none" if point.accepted_accuracy is None else f"{point.accepted_accuracy:.4f}"
+            line = f"test at {by} {point.target}: accuracy of the accepted {accepted}, coverage {point.coverage:.4f}"
             report(line + (f", other words withheld {withheld[by][i]:.4f}" if others else ""))
     return metadata
+
+
+def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
+    """Raise SettingError unless `out` is an earlier file of the same recipe, such as one to be rebuilt."""
+    try:
+        metadata = KeywordModel.load(out).metadata
+        differences = Recipe.from_dict(metadata.training["recipe"]).differences(checkpoint.recipe)
+        differences += ["words"] if metadata.labels != checkpoint.labels else []
+        what = f"of another recipe, which differs in {', '.join(differences)}" if differences else ""
+    except (ModelError, SettingError, KeyError):
+        what = "something else"
+    if what:
+        raise SettingError(f"{out} exists and is {what}; expected another --out, or --force to write over it")
 
 
 def calibrated(metadata: Metadata, thresholds: Thresholds, scored: Mapping[str, Scored]) -> Metadata:

@@ -26,7 +26,7 @@ import onnx
 import onnxruntime as ort
 from onnx import checker, helper
 
-from kws_edge.errors import ModelError, SettingError
+from kws_edge.errors import ModelError
 from kws_edge.metadata import KEY, Metadata
 from kws_edge.model import KeywordModel
 from kws_edge.model_file import check_target
@@ -82,7 +82,8 @@ def quantise(
     data_root : Speech Commands, in its public layout.
     out : the file to be written later, NAME.onnx, which gives the model its name.
     cache : decoded clips, as for `load_split`.
-    clips, seed : how many training clips set the ranges, and which. 128 and 1024 give accuracies 0.1 points apart.
+    clips, seed : how many training clips set the ranges, or all where there are fewer, and which. 128 and 1024 give
+        accuracies 0.1 points apart.
     command : what rebuilds the file, for the card.
     step : called after each of `len(SETS)` + 1 steps, or fewer where a set is missing.
 
@@ -94,16 +95,16 @@ def quantise(
     check_target(source, out, overwrite=True)
     float_model = KeywordModel.load(source)
     before = float_model.metadata
+    ranges = calibration_features(before, data_root, cache, clips, seed)
     about = {
         "source": before.name,
         "weights": "int8, 7 bits of it used, a scale for each output channel; channels equalised before",
         "activations": "uint8, a scale and zero point for each tensor",
         "float": "the first convolution, pooling, classifier and head",
-        "ranges": f"smallest and largest value on {clips} training clips, seed {seed}",
+        "ranges": f"smallest and largest value on {len(ranges)} training clips, seed {seed}",
         "tool": f"onnxruntime {ort.__version__}",
     }
     draft = replace(before, name=out.stem, stream=None, training={**before.training, "quantisation": about})
-    ranges = calibration_features(before, data_root, cache, clips, seed)
     model = quantised_model(source, draft, ranges)
     step()
     integer_model = run_model(model)
@@ -127,17 +128,13 @@ def quantise(
 
 
 def calibration_features(metadata: Metadata, data_root: Path, cache: Path, clips: int, seed: int) -> F32:
-    """Features of so many training clips, drawn by the seed: float32 [clips, coefficients, frames].
+    """Features of so many training clips, or of all, drawn by the seed: float32 [n, coefficients, frames].
 
     Raises
     ------
-    SettingError : there are fewer, or the data cannot be used.
+    SettingError, AudioError : the data cannot be used.
     """
     data = load_split(data_root, "train", metadata.labels, cache)
-    if not 1 <= clips <= len(data):
-        raise SettingError(
-            f"{clips} clips to calibrate on; expected 1 to {len(data)}, the training clips that there are"
-        )
     chosen = np.random.default_rng(seed).permutation(len(data))[:clips]
     return np.stack([clip_features(data.samples[i], int(data.lengths[i]), metadata.front_end) for i in chosen])
 

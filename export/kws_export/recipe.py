@@ -20,7 +20,8 @@ class Distillation:
 
     Attributes
     ----------
-    teacher : a checkpoint or an exported model of the same classes, of any size and variant; empty for none.
+    teacher : a checkpoint, a run's folder or an exported model of the same classes in the same order, of any size and
+        variant; empty for none. Paths are seen from where the command runs.
     share : of the data loss that is the distance to the teacher's answers, not to the labels.
     temperature : how much both answers are softened before they are compared; 1 takes them as they are.
     """
@@ -33,8 +34,8 @@ class Distillation:
         """Refuse what cannot be meant."""
         if not 0 < self.share <= 1:
             raise SettingError(f"distillation: share={self.share}; expected above 0, at most 1")
-        if self.temperature < 1:
-            raise SettingError(f"distillation: temperature={self.temperature}; expected at least 1")
+        if not 1 <= self.temperature <= 20:
+            raise SettingError(f"distillation: temperature={self.temperature}; expected 1 to 20")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,10 @@ class Recipe:
         for name, kind in _TABLES.items():
             table = settings.pop(name, {})
             _check(kind, table, f"recipe, [{name}]")
+            if kind is Distillation and table and "teacher" not in table:
+                raise SettingError(
+                    "recipe, [distillation] without a teacher; expected teacher = a file or run to learn from"
+                )
             tables[name] = table
         _check(cls, settings, "recipe")
         if missing := {"name", "variant"} - settings.keys():

@@ -31,7 +31,7 @@ from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
 from kws_edge.variants import Variant, get_variant
 from kws_export.batches import EpochBatches, split_features, subset_features
-from kws_export.checkpoint import Trained, load_checkpoint
+from kws_export.checkpoint import Trained, load_checkpoint, weights_file
 from kws_export.distillation import Teacher
 from kws_export.losses import evidential_loss, kl_weight
 from kws_export.negatives import Negatives, load_recordings
@@ -131,7 +131,8 @@ class Trainer:
 
         Raises
         ------
-        SettingError : the data cannot be used, or `folder` holds a run of another recipe.
+        SettingError, ModelError : the data, the start or the teacher cannot be used, or `folder` holds a run of another
+            recipe.
         """
         self.recipe, self.folder, self.world, self.workers = recipe, folder, world, workers
         self.device = device or torch.device("cpu")
@@ -147,9 +148,8 @@ class Trainer:
                 f"{len(self.labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
                 "expected at least 2: lower min_clips in the recipe, or name its labels"
             )
-        for verb, source in (("starts", recipe.start), ("learns", recipe.distillation.teacher)):
-            if source and not Path(source).is_file():  # before the long decoding, not after
-                raise SettingError(f"recipe {recipe.name} {verb} from {source}, which does not exist; train it first")
+        for source in filter(None, (recipe.start, recipe.distillation.teacher)):
+            weights_file(source)  # before the long decoding, not after
         self.train_data: ArrayDataset = load_split(data_root, "train", self.labels, cache)
         validation = load_split(data_root, "validation", self.labels, cache)
         self.validation = split_features(validation, self.front_end), torch.from_numpy(validation.labels)
@@ -177,7 +177,7 @@ class Trainer:
         if (folder / "last.pt").exists():
             self._resume()
         elif recipe.start:
-            self._take_weights(Path(recipe.start))
+            self._take_weights(weights_file(recipe.start))
             self.judged.load_state_dict(self.model.state_dict())
 
     def run(self, progress: Callable[[int, int, float], None], report: Callable[[EpochResult], None]) -> None:
@@ -336,12 +336,19 @@ class Trainer:
         factor, rest = divmod(self.recipe.channels, source.channels)
         if rest:
             raise SettingError(
-                f"{path} has channels={source.channels}; expected {self.recipe.channels}, or a part of it to be widened"
+                f"{path} has channels={source.channels}; expected {self.recipe.channels}, or what goes into it without "
+                "a rest, to be made wider"
             )
         if path.suffix == ".onnx":
             some = np.linspace(0, len(self.train_data) - 1, num=min(STATISTICS_CLIPS, len(self.train_data)), dtype=int)
             measure_statistics(source, subset_features(self.train_data, some, self.front_end))
         if factor > 1:
+            _log.warning(
+                "%s is made wider, from %d to %d channels, and must train again",
+                path,
+                source.channels,
+                self.recipe.channels,
+            )
             source = widen(source, factor)
         weights = source.state_dict()
         own, known = self.model.classifier, [label for label in self.labels if label in labels]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--score", type=click.Choice(["entropy", "vacuity"]), default="entropy", show_default=True)
 @click.option("--with-front-end", is_flag=True, help="Also NAME.audio.onnx, which takes samples instead of MFCC.")
 @click.option("--negatives", default="", help="For the card: what the recordings without words were.")
+@click.option("--force", is_flag=True, help="Write over a file of another recipe.")
 @click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
 def export(
     run: Path,
@@ -29,6 +30,7 @@ def export(
     score: "Score",
     with_front_end: bool,
     negatives: str,
+    force: bool,
     cache: Path,
 ) -> None:
     """Turn a RUN folder into a calibrated, self-describing ONNX file with its model card.
@@ -57,6 +59,6 @@ def export(
     command += ["--negatives", negatives] if negatives else []
     package(
         source, data, out, cache=cache, score=score, with_front_end=with_front_end,
-        negatives=negatives, command=shlex.join(command), report=click.echo,
+        negatives=negatives, command=shlex.join(command), overwrite=force, report=click.echo,
     )  # fmt: skip
     click.echo(f"wrote {out} and {out.with_suffix('.md')}")

@@ -15,7 +15,9 @@ MAX_LOSS = 0.3
 @click.argument("model", type=existing_file)
 @click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: NAME-int8.onnx, beside it]")
-@click.option("--clips", type=click.IntRange(1), default=512, show_default=True, help="Training clips to calibrate on.")
+@click.option(
+    "--clips", type=click.IntRange(1), default=512, show_default=True, help="Training clips to calibrate on, at most."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides which clips.")
 @click.option(
     "--max-loss",
