@@ -1,8 +1,11 @@
 """Recipes: what a TOML file may say, and what it is refused for."""
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,3 +143,32 @@ def test_an_absent_file_is_named(tmp_path: Path) -> None:
 def test_a_change_is_checked_like_a_file() -> None:
     with pytest.raises(SettingError, match="epochs=0"):
         replace(Recipe(name="x", variant="softmax"), epochs=0)
+
+
+def documented() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The tables of docs/training.md: a table's name, empty for the first, and its keys with their defaults.
+
+    A default that is told in words is None.
+    """
+    text = (RECIPES[0].parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    for part in text.partition("<!-- recipe:")[2].partition("<!-- end -->")[0].split("\n\n`["):
+        keys: dict[str, Any] = {}
+        for names, default in re.findall(r"^\| (`.*?) \| (.*?) \|", part, re.MULTILINE):
+            found = re.findall(r"`(\w+)`", names)
+            try:
+                values = json.loads(f"[{default}]")
+            except ValueError:
+                values = [None] * len(found)
+            keys |= dict(zip(found, values, strict=True))
+        yield part.partition("]`")[0] if "]`" in part.partition("\n")[0] else "", keys
+
+
+def test_the_documentation_has_every_key_with_its_default() -> None:
+    recipe = Recipe(name="x", variant="softmax").to_dict()
+    tables = {name: recipe.pop(name) for name in ("augmentation", "distillation", "negatives")} | {"": recipe}
+    found = dict(documented())
+    assert found.keys() == tables.keys()
+    for name, keys in found.items():
+        assert keys.keys() == tables[name].keys()
+        told = {key: value for key, value in keys.items() if value is not None}
+        assert told == {key: json.loads(json.dumps(tables[name][key])) for key in told}
