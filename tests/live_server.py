@@ -63,6 +63,14 @@ def taken_port() -> Iterator[int]:
         yield sock.getsockname()[1]
 
 
+def free_port() -> int:
+    """A port that stays free until it is taken: no system hands it out by itself, nor do Ray's workers take it."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
+
+
 class Process:
     """`kws-edge serve` as a process of its own."""
 

@@ -1,16 +1,14 @@
 """The deployment on Ray Serve: two replicas on this machine, over real HTTP and a real WebSocket."""
 
-import contextlib
 import json
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from live_server import KEY
+from live_server import KEY, free_port
 from test_server import tone, wav
 from test_server_stream import speech
 from tiny_model import TONES, save
@@ -22,14 +20,6 @@ from kws_edge.sources import WavFile
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own
 WORKER = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent)])}
-
-
-def free_port() -> int:
-    """One that stays free until Ray Serve takes it: no system hands it out by itself, nor do Ray's workers take it."""
-    for port in range(20_000 + os.getpid() % 10_000, 32_000):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("no port is free")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from live_server import PATIENT, taken_port, wait_for
+from live_server import PATIENT, free_port, wait_for
 from test_server import WAV, tone, wav
 from tiny_model import TONES, save
 from websockets.exceptions import ConnectionClosed
@@ -263,8 +263,7 @@ def test_a_process_that_hangs_is_killed_once_its_time_to_stop_is_over(path: Path
 
 
 def test_of_two_servers_that_are_started_together_one_has_the_port(path: Path) -> None:
-    with taken_port() as port:
-        pass
+    port = free_port()
     with contextlib.ExitStack() as stack:
         given = "--models", str(path), "--port", str(port)
         servers = [stack.enter_context(serving(*given)) for _ in range(2)]
@@ -276,8 +275,7 @@ def test_of_two_servers_that_are_started_together_one_has_the_port(path: Path) -
 
 
 def test_a_port_that_another_program_takes_while_the_models_load_is_one_line(path: Path) -> None:
-    with taken_port() as port:
-        pass
+    port = free_port()
     with serving("--models", str(path), "--port", str(port)) as server:
         wait_for(lambda: len(children(server.process.pid)) == 2)
         loading = children(server.process.pid)
