@@ -133,13 +133,16 @@ class _Processes:
         with there, another(self._sock) as sock:
             arguments = self._settings, sock, there, self._folder
             process = multiprocessing.get_context("spawn").Process(target=_serve_one, args=arguments)
-            # Ctrl-C goes to all processes of a terminal, and SIGTERM to all of a control group. But it is the parent
-            # that tells its own, in order: they have both blocked from their first instruction on, SIGTERM until they
-            # serve. (The tracker, once started, leaves the mask alone.)
+            # Ctrl-C and SIGHUP go to all processes of a terminal, SIGTERM to all of a control group. But it is the
+            # parent that tells its own, in order: they have all three blocked from their first instruction on, SIGTERM
+            # until they serve. (The tracker, once started, leaves the mask alone.)
             resource_tracker.ensure_running()
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
             try:
                 process.start()
+            except OSError:
+                here.close()
+                raise
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._children[here] = _Child(process, began=time.monotonic())
