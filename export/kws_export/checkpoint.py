@@ -1,5 +1,6 @@
-"""What a run has trained: a checkpoint read back."""
+"""What a run trains: the network of its recipe, new, or read back from a checkpoint."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from kws_edge.variants import Variant, get_variant
 from kws_export.network import MatchboxNet
 from kws_export.onnx_weights import load_network
 from kws_export.recipe import Recipe
+
+
+def new_network(recipe: Recipe, labels: Sequence[str], front_end: FrontEnd) -> MatchboxNet:
+    """The network that a recipe describes, with random weights."""
+    return MatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding, recipe.channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class Checkpoint:
         saved = load_checkpoint(path)
         recipe, labels = Recipe.from_dict(saved["recipe"]), tuple(saved["labels"])
         front_end = FrontEnd.from_dict(saved["front_end"])
-        network = MatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding, recipe.channels)
+        network = new_network(recipe, labels, front_end)
         network.load_state_dict(saved["model"])
         return cls(network.eval(), recipe, labels, front_end, saved["epoch"])
 

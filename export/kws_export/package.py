@@ -19,7 +19,7 @@ from kws_export.card import model_card
 from kws_export.checkpoint import Checkpoint
 from kws_export.head import evidential_head
 from kws_export.network import parameter_count
-from kws_export.onnx_export import build_model, build_step_model, run_model, save_model
+from kws_export.onnx_export import build_model, build_step_model, load_model, run_model, save_model
 from kws_export.recipe import Recipe
 from kws_export.scoring import Scored, Thresholds, calibrate, observe, score_clips, withheld_shares
 from kws_export.speech_commands import Split, index
@@ -129,7 +129,7 @@ def package(
 def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
     """Raise SettingError unless `out` is an earlier file of the same recipe, such as one to be rebuilt."""
     try:
-        metadata = KeywordModel.load(out).metadata
+        _, metadata = load_model(out)
         differences = Recipe.from_dict(metadata.training["recipe"]).differences(checkpoint.recipe)
         differences += ["words"] if metadata.labels != checkpoint.labels else []
         what = f"of another recipe, which differs in {', '.join(differences)}" if differences else ""

@@ -31,11 +31,10 @@ from kws_edge.errors import SettingError
 from kws_edge.mfcc import FrontEnd
 from kws_edge.variants import Variant, get_variant
 from kws_export.batches import EpochBatches, split_features, subset_features
-from kws_export.checkpoint import Trained, load_checkpoint, weights_file
+from kws_export.checkpoint import Trained, load_checkpoint, new_network, weights_file
 from kws_export.distillation import Teacher
 from kws_export.losses import evidential_loss, kl_weight
 from kws_export.negatives import Negatives, load_recordings
-from kws_export.network import MatchboxNet
 from kws_export.novograd import NovoGrad
 from kws_export.onnx_weights import measure_statistics
 from kws_export.recipe import Recipe
@@ -164,10 +163,7 @@ class Trainer:
         elif negatives:
             raise SettingError(f"recordings without a word given, but recipe {recipe.name} has no [negatives] share")
         seed_everything(recipe.seed)
-        self.model = MatchboxNet(
-            len(self.labels), recipe.repeat, self.front_end.n_mfcc, recipe.padding, recipe.channels
-        )
-        self.model = self.model.to(self.device)
+        self.model = new_network(recipe, self.labels, self.front_end).to(self.device)
         self.teacher = None
         if recipe.distillation.teacher:
             self.teacher = Teacher(recipe.distillation, self.labels, self.front_end, self.device)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--words",
     metavar="WORD,...",
     help="Only these, as in yes,no  [default: those that the model's stream settings were calibrated for; all that it "
-    "knows, with --target, --score or --server]",
+    "knows, with --target or --score]",
 )
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
 @click.option(
