@@ -8,6 +8,7 @@ import numpy.typing as npt
 from kws_edge.abstention import OperatingPoint
 from kws_edge.metadata import Metadata, is_word
 from kws_export.parity import Parity
+from kws_export.recipe import Recipe
 from kws_export.scoring import Scored
 from kws_export.splits import UNKNOWN
 
@@ -54,14 +55,13 @@ def model_card(
     words = [label for label in m.labels if is_word(label)]
     others = ", ".join(f"`{label}`" for label in m.labels if not is_word(label))
     clips = ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())
-    test_list = t["recipe"].get("test_list")
-    channels = t["recipe"].get("channels", 64)
-    teacher = t["recipe"].get("distillation", {}).get("teacher")
+    recipe = Recipe.from_dict(t["recipe"])  # with its defaults, where a file is older than a setting
+    test_list, teacher = recipe.test_list, recipe.distillation.teacher
     return "\n".join(
         [
             f"# {m.name}",
             "",
-            f"MatchboxNet-3x{t['repeat']}x{channels} with the `{m.variant}` evidential head; "
+            f"MatchboxNet-3x{recipe.repeat}x{recipe.channels} with the `{m.variant}` evidential head; "
             f"{t['parameters']:,} parameters, {size / 1000:.0f} kB. "
             "One word of a closed set in a clip of about a second, or an abstention.",
             "",
@@ -84,7 +84,7 @@ def model_card(
                     ["clips", f"{clips} (`{test_list}`)" if test_list else clips],
                     ["splits", "the data set's own lists; no speaker is in two of them"],
                     ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
-                    *([["started from", f"`{t['recipe']['start']}`"]] if t["recipe"]["start"] else []),
+                    *([["started from", f"`{recipe.start}`"]] if recipe.start else []),
                     *([["learnt from", f"`{teacher}`"]] if teacher else []),
                     ["seed", str(t["seed"])],
                     *([["without words", str(t["negatives"])]] if t["negatives"] else []),
