@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
 import environments
 
-from kws_edge.machine import describe
+from kws_edge.bench.machine import describe
 
 RESULTS = Path(__file__).parent / "results" / "footprint.json"
 SAMPLES = environments.ROOT / "kws_edge" / "samples"
@@ -67,7 +67,7 @@ STEPS = {
     "soundfile": "import soundfile",
     "soxr": "import soxr",
     "onnxruntime": "import onnxruntime",
-    "kws_edge": "import kws_edge.cli, kws_edge.spotter; from kws_edge import KeywordModel",
+    "kws_edge": "import kws_edge.cli, kws_edge.stream.spotter; from kws_edge import KeywordModel",
     "load the model": "model = KeywordModel.load()",
     "first answer": f"model.classify({str(SAMPLES / 'yes.flac')!r})",
 }

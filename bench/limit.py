@@ -41,10 +41,10 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from kws_edge import KeywordModel, Spotter
+from kws_edge.bench.machine import describe, versions
 from kws_edge.bench.workload import WARM_UP, restless_noise
-from kws_edge.machine import describe, versions
-from kws_edge.session import CPU, open_session
-from kws_edge.steps import has_steps, step_file
+from kws_edge.model.runtime import CPU, open_session
+from kws_edge.stream.incremental import has_steps, step_file
 
 RESULTS = Path(__file__).parent / "results" / "limit.json"
 GEMM = 768

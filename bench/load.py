@@ -35,7 +35,7 @@ import numpy as np
 import soundfile
 from websockets.asyncio.client import connect
 
-from kws_edge.model import DEFAULT_MODEL, KeywordModel, shipped_models
+from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "load.json"

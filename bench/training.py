@@ -26,16 +26,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kws_edge.mfcc import FrontEnd
-from kws_edge.variants import get_variant
-from kws_export import kernels, trunk
-from kws_export.augment import Augmentation
-from kws_export.batches import EpochBatches
-from kws_export.losses import evidential_loss
-from kws_export.network import BLOCK_KERNELS, BN_EPS, MatchboxNet, parameter_count
-from kws_export.novograd import NovoGrad
-from kws_export.speech_commands import CLIP_SAMPLES
-from kws_export.splits import ArrayDataset
+from kws_edge.model.features import FrontEnd
+from kws_edge.model.variants import get_variant
+from kws_export.data.augment import Augmentation
+from kws_export.data.batches import EpochBatches
+from kws_export.data.speech_commands import CLIP_SAMPLES
+from kws_export.data.splits import ArrayDataset
+from kws_export.kernels import compiled as kernels
+from kws_export.kernels import trunk
+from kws_export.network.matchboxnet import BLOCK_KERNELS, BN_EPS, MatchboxNet, parameter_count
+from kws_export.training.losses import evidential_loss
+from kws_export.training.novograd import NovoGrad
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
 CLASSES = 30

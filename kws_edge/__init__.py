@@ -25,14 +25,14 @@ from kws_edge.errors import (
 )
 
 if TYPE_CHECKING:
-    from kws_edge.decision import Event, StreamSettings
-    from kws_edge.metadata import Metadata
-    from kws_edge.microphone import InputDevice, Microphone, input_devices
-    from kws_edge.model import KeywordModel, Outputs, shipped_models
-    from kws_edge.prediction import Prediction, Reason
-    from kws_edge.session import available_providers
-    from kws_edge.sources import Block, StandardInput, WavFile
-    from kws_edge.spotter import Spotter, State
+    from kws_edge.audio.microphone import InputDevice, Microphone, input_devices
+    from kws_edge.audio.sources import Block, StandardInput, WavFile
+    from kws_edge.model.keyword_model import KeywordModel, Outputs, shipped_models
+    from kws_edge.model.metadata import Metadata
+    from kws_edge.model.prediction import Prediction, Reason
+    from kws_edge.model.runtime import available_providers
+    from kws_edge.stream.decision import Event, StreamSettings
+    from kws_edge.stream.spotter import Spotter, State
 
 __all__ = [
     "AudioError",
@@ -67,23 +67,23 @@ __all__ = [
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
-    "Block": "kws_edge.sources",
-    "Event": "kws_edge.decision",
-    "InputDevice": "kws_edge.microphone",
-    "KeywordModel": "kws_edge.model",
-    "Metadata": "kws_edge.metadata",
-    "Microphone": "kws_edge.microphone",
-    "Outputs": "kws_edge.model",
-    "Prediction": "kws_edge.prediction",
-    "Reason": "kws_edge.prediction",
-    "Spotter": "kws_edge.spotter",
-    "StandardInput": "kws_edge.sources",
-    "State": "kws_edge.spotter",
-    "StreamSettings": "kws_edge.decision",
-    "WavFile": "kws_edge.sources",
-    "available_providers": "kws_edge.session",
-    "input_devices": "kws_edge.microphone",
-    "shipped_models": "kws_edge.model",
+    "Block": "kws_edge.audio.sources",
+    "Event": "kws_edge.stream.decision",
+    "InputDevice": "kws_edge.audio.microphone",
+    "KeywordModel": "kws_edge.model.keyword_model",
+    "Metadata": "kws_edge.model.metadata",
+    "Microphone": "kws_edge.audio.microphone",
+    "Outputs": "kws_edge.model.keyword_model",
+    "Prediction": "kws_edge.model.prediction",
+    "Reason": "kws_edge.model.prediction",
+    "Spotter": "kws_edge.stream.spotter",
+    "StandardInput": "kws_edge.audio.sources",
+    "State": "kws_edge.stream.spotter",
+    "StreamSettings": "kws_edge.stream.decision",
+    "WavFile": "kws_edge.audio.sources",
+    "available_providers": "kws_edge.model.runtime",
+    "input_devices": "kws_edge.audio.microphone",
+    "shipped_models": "kws_edge.model.keyword_model",
 }
 
 

@@ -105,7 +105,7 @@ def _guarded(check: str, look: Callable[[], Found]) -> Found:
 def _software() -> Found:
     import platform
 
-    from kws_edge.machine import versions
+    from kws_edge.bench.machine import versions
 
     found = ", ".join(f"{name} {number}" for name, number in versions().items())
     yield Finding("software", Status.OK, f"{found}; {platform.platform()}")
@@ -148,8 +148,8 @@ def _runtime() -> Found:
 
 
 def _limits() -> Found:
-    from kws_edge.model import shipped_models
-    from kws_edge.protobuf import bytes_field, read_varint, values, varint_field
+    from kws_edge.model.keyword_model import shipped_models
+    from kws_edge.model.protobuf import bytes_field, read_varint, values, varint_field
 
     check = "versions of models"
     opset = bytes_field(_OPSET_IMPORT, varint_field(_VERSION, _FUTURE))
@@ -175,7 +175,7 @@ def _limits() -> Found:
 
 def _limit(data: bytes, pattern: str) -> int | None:
     """What onnxruntime says it supports when it refuses a file from the future."""
-    from kws_edge.session import CPU, open_session
+    from kws_edge.model.runtime import CPU, open_session
 
     try:
         open_session(data, CPU, 1)
@@ -187,7 +187,7 @@ def _limit(data: bytes, pattern: str) -> int | None:
 
 def _model(name: str | None) -> Found:
     from kws_edge.bench.runner import probe
-    from kws_edge.model import DEFAULT_MODEL, KeywordModel, shipped_models
+    from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
 
     check = "model"
     try:
@@ -220,8 +220,8 @@ def _model(name: str | None) -> Found:
 
 def _providers(model: str | None) -> Found:
     from kws_edge.bench.runner import probe
-    from kws_edge.model import DEFAULT_MODEL
-    from kws_edge.session import REMOTE, available_providers
+    from kws_edge.model.keyword_model import DEFAULT_MODEL
+    from kws_edge.model.runtime import REMOTE, available_providers
 
     check = "providers"
     for provider in available_providers():
@@ -238,7 +238,7 @@ def _providers(model: str | None) -> Found:
 
 
 def _processor() -> Found:
-    from kws_edge.machine import describe
+    from kws_edge.bench.machine import describe
 
     check, machine = "processor", describe()
     numbers = f"{len(machine.usable)} of {machine.cpus} processors usable"
@@ -258,7 +258,7 @@ def _processor() -> Found:
 
 
 def _memory() -> Found:
-    from kws_edge.machine import describe
+    from kws_edge.bench.machine import describe
 
     machine = describe()
     if machine.available_mb is None:
@@ -297,7 +297,7 @@ def _audio_files() -> Found:
 
 
 def _microphone(sound: Any) -> Found:
-    from kws_edge.microphone import input_devices
+    from kws_edge.audio.microphone import input_devices
 
     check = "microphone"
     elsewhere = "files, pipes and the server work without"
@@ -316,8 +316,8 @@ def _microphone(sound: Any) -> Found:
 def _listen(seconds: float, device: int | str | None, sound: Any) -> Found:
     import numpy as np
 
-    from kws_edge.audio import SAMPLE_RATE, measure
-    from kws_edge.microphone import Microphone
+    from kws_edge.audio.load import SAMPLE_RATE, measure
+    from kws_edge.audio.microphone import Microphone
 
     check = "listening"
     blocks, heard = [], 0

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
+from paths import ROOT
 
 # Where the tests run in a shell's background, Ctrl-C is ignored, and every program that they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -36,8 +36,8 @@ import sounds
 from report import markdown, ratios, summarise
 from rows import Row
 
-from kws_edge.audio import SAMPLE_RATE
-from kws_edge.machine import describe
+from kws_edge.audio.load import SAMPLE_RATE
+from kws_edge.bench.machine import describe
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"

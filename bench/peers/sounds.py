@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio import SAMPLE_RATE, load, read_blocks
+from kws_edge.audio.load import SAMPLE_RATE, load, read_blocks
 from kws_edge.errors import AudioError
-from kws_edge.scenes import ROOM_LEVEL, compose
+from kws_edge.tuning.soundscape import ROOM_LEVEL, compose
 
 F32 = npt.NDArray[np.float32]
 SNR = 10.0  # dB of a word over the speech behind it

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from kws_edge.errors import ModelError
-from kws_edge.protobuf import bytes_field, fields, values, varint_field
-from kws_edge.session import OUTPUTS, full_name, open_session, short_name, zero_states
+from kws_edge.model.protobuf import bytes_field, fields, values, varint_field
+from kws_edge.model.runtime import OUTPUTS, full_name, open_session, short_name, zero_states
 
 F32 = npt.NDArray[np.float32]
 

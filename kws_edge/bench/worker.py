@@ -96,7 +96,7 @@ class _Row:
         import numpy as np
 
         from kws_edge.bench.graph import nodes_by_provider, time_graph
-        from kws_edge.machine import resident_memory, versions
+        from kws_edge.bench.machine import resident_memory, versions
 
         memory = resident_memory()
         file, shape = self._workload.file, self._workload.shape

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio import SAMPLE_RATE, load
-from kws_edge.hops import check_hop
-from kws_edge.model import KeywordModel, Outputs
-from kws_edge.spotter import Spotter
-from kws_edge.steps import has_steps, step_file
+from kws_edge.audio.load import SAMPLE_RATE, load
+from kws_edge.model.keyword_model import KeywordModel, Outputs
+from kws_edge.stream.framing import check_hop
+from kws_edge.stream.incremental import has_steps, step_file
+from kws_edge.stream.spotter import Spotter
 
 F32 = npt.NDArray[np.float32]
 

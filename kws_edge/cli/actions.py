@@ -15,8 +15,8 @@ import numpy as np
 from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
-    from kws_edge.decision import Event
-    from kws_edge.sources import Block
+    from kws_edge.audio.sources import Block
+    from kws_edge.stream.decision import Event
 
 MOST_COMMANDS = 4
 """Commands that run at a time; an event that comes while so many do waits, or is passed over and said to be."""

@@ -15,9 +15,9 @@ from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, t
 from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
-    from kws_edge.calibration import Point, Traced
-    from kws_edge.decision import StreamSettings
-    from kws_edge.model import KeywordModel
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.stream.decision import StreamSettings
+    from kws_edge.tuning.calibration import Point, Traced
 
 _SHOWN = 20
 """The curve ends at so many times the limit, or so many false accepts per hour."""
@@ -113,14 +113,14 @@ def calibrate(
     not hold them down. It takes hours of negatives to tell chance from habit: on minutes of speech it found more and
     fired more than the limit elsewhere, which was no better than a higher limit for all.
     """
-    from kws_edge import calibration
-    from kws_edge.cli.det_plot import det_plot
-    from kws_edge.decision import StreamSettings, chosen_labels
-    from kws_edge.metadata import SCORES
-    from kws_edge.model import KeywordModel
-    from kws_edge.model_file import check_target, write_copy
-    from kws_edge.steps import SUFFIX
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.model.metadata import SCORES
+    from kws_edge.model.onnx_file import check_target, write_copy
+    from kws_edge.stream.decision import StreamSettings, chosen_labels
+    from kws_edge.stream.incremental import SUFFIX
     from kws_edge.svg import check_name
+    from kws_edge.tuning import calibration
+    from kws_edge.tuning.plot import det_plot
 
     loaded = KeywordModel.load(model)
     metadata = loaded.metadata
@@ -242,7 +242,7 @@ def _up_to(settings: "StreamSettings") -> str:
 
 def _unshown(chosen: "Point", limit: float) -> list[str]:
     """What the negatives are too short to show, a line each."""
-    from kws_edge.evaluation import seconds_to_show
+    from kws_edge.tuning.evaluation import seconds_to_show
 
     minutes = seconds_to_show(limit) / 60
     length = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"

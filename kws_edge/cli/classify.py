@@ -17,7 +17,7 @@ from kws_edge.cli.remote import connected, refuse_with_server, served_model, ser
 from kws_edge.errors import AudioError
 
 if TYPE_CHECKING:
-    from kws_edge.prediction import Prediction
+    from kws_edge.model.prediction import Prediction
 
 STANDARD_INPUT = "-"
 """What is taken for audio in a folder. A file that is named is read whatever it is called."""
@@ -101,7 +101,7 @@ def _here(
     name: str | None, target: float, score: Score | None, provider: str, strict: bool
 ) -> Iterator[tuple[Score, Ask]]:
     """A model that runs here: the score that decides, and how a file is answered."""
-    from kws_edge.model import KeywordModel
+    from kws_edge.model.keyword_model import KeywordModel
 
     model = KeywordModel.load(name, provider=provider, strict=strict)
     decides = score or model.metadata.score
@@ -120,7 +120,7 @@ def _at(url: str, name: str | None, target: float, score: Score | None) -> Itera
 
 def _expand(files: tuple[str, ...]) -> Iterator[str]:
     """The files in folders and behind patterns, in order of name. What stands for no file is passed on, to fail."""
-    from kws_edge.audio import is_audio
+    from kws_edge.audio.load import is_audio
 
     for file in files:
         if file != STANDARD_INPUT and os.path.isdir(file):  # unlike Path's, False for what cannot be asked about
@@ -144,7 +144,7 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
             except AudioError as error:
                 raise AudioError(f"standard input: {str(error).removeprefix('file object: ')}") from None
     elif os.path.isdir(name):
-        from kws_edge.audio import EXTENSIONS
+        from kws_edge.audio.load import EXTENSIONS
 
         raise AudioError(f"{name}: no audio in this folder; expected files that end in {', '.join(EXTENSIONS)}")
     else:
@@ -174,7 +174,7 @@ def _as_json(name: str, prediction: "Prediction") -> str:
 
 
 def _as_text(name: str, p: "Prediction") -> str:
-    from kws_edge.prediction import worth_naming
+    from kws_edge.model.prediction import worth_naming
 
     answer = click.style(f"{p.label or 'not sure':10}", fg="yellow" if p.abstained else "green")
     numbers = f"{p.probability:11.3f} {p.uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from kws_edge.prediction import worth_naming
+from kws_edge.model.prediction import worth_naming
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from kws_edge.decision import Event
-    from kws_edge.spotter import Snapshot, State
+    from kws_edge.stream.decision import Event
+    from kws_edge.stream.spotter import Snapshot, State
 
 REFRESH = 0.1
 """Seconds between two pictures: as often as there is a new hop, and slow enough for a terminal over a network."""

@@ -10,9 +10,9 @@ import click
 from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words, word_list
 
 if TYPE_CHECKING:
-    from kws_edge.calibration import Traced
-    from kws_edge.evaluation import Rate, Report
-    from kws_edge.model import KeywordModel
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.tuning.calibration import Traced
+    from kws_edge.tuning.evaluation import Rate, Report
 
 existing_folder = click.Path(exists=True, file_okay=False, path_type=Path)
 existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -69,9 +69,9 @@ def evaluate_stream(
     FALSE ACCEPTS are events with a label where no word is, or a second one for the same word. DELAY is from the end of
     the word to the event. --json also counts words, hits and false accepts by label.
     """
-    from kws_edge.calibration import assess
-    from kws_edge.decision import StreamSettings, told_words
-    from kws_edge.model import KeywordModel
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.stream.decision import StreamSettings, told_words
+    from kws_edge.tuning.calibration import assess
 
     if (recording is None) != (labels is None):
         raise click.UsageError("--recording and --labels go together")
@@ -154,10 +154,10 @@ def _clip_streams(
 
 
 def _recording(model: "KeywordModel", recording: Path, labels: Path, hop: float) -> Iterator["Traced"]:
-    from kws_edge.audio import read_blocks
-    from kws_edge.calibration import Traced
-    from kws_edge.hops import trace
-    from kws_edge.scenes import read_labels
+    from kws_edge.audio.load import read_blocks
+    from kws_edge.stream.framing import trace
+    from kws_edge.tuning.calibration import Traced
+    from kws_edge.tuning.soundscape import read_labels
 
     words = tuple(read_labels(labels))
     yield Traced(recording.name, trace(model, read_blocks(recording), hop), words)

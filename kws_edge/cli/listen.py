@@ -14,12 +14,12 @@ import click
 from kws_edge.cli.remote import View, connected, server_option
 
 if TYPE_CHECKING:
+    from kws_edge.audio.sources import AudioSource, Block
     from kws_edge.cli.actions import EventCommand, EventSaver
     from kws_edge.cli.display import Display, Health
     from kws_edge.client import Hello
-    from kws_edge.decision import Event
-    from kws_edge.sources import AudioSource, Block
-    from kws_edge.spotter import Snapshot, Spotter
+    from kws_edge.stream.decision import Event
+    from kws_edge.stream.spotter import Snapshot, Spotter
 
 
 @click.command()
@@ -103,8 +103,8 @@ def listen(
     from kws_edge.cli.actions import STANDARD_ERROR, EventCommand, EventSaver
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
     from kws_edge.cli.recordings import word_list
-    from kws_edge.model import KeywordModel
-    from kws_edge.spotter import Spotter
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.stream.spotter import Spotter
 
     _check_usage(source, replay, realtime=realtime, device=device, rate=rate, on_event=on_event)
     fast = realtime is False
@@ -175,8 +175,8 @@ def _open(
     source: str | None, replay: str | None, *, realtime: bool, device: str | None, rate: int | None
 ) -> tuple["AudioSource", str]:
     """The source, and what it is in words."""
-    from kws_edge.audio import SAMPLE_RATE
-    from kws_edge.sources import StandardInput, WavFile
+    from kws_edge.audio.load import SAMPLE_RATE
+    from kws_edge.audio.sources import StandardInput, WavFile
 
     if replay:
         return WavFile(replay, realtime=realtime), replay
@@ -184,7 +184,7 @@ def _open(
         if sys.stdin.isatty():
             raise click.UsageError("standard input is a terminal; expected samples: arecord ... | kws-edge listen -")
         return StandardInput(SAMPLE_RATE if rate is None else rate), "standard input"
-    from kws_edge.microphone import Microphone
+    from kws_edge.audio.microphone import Microphone
 
     return Microphone(int(device) if device and device.isdecimal() else device), "microphone"
 
@@ -197,8 +197,8 @@ def _run(
     saver: "EventSaver | None",
 ) -> None:
     """Listen until the source ends. Where it held nothing to decide on, say why."""
-    from kws_edge.hops import window_seconds
-    from kws_edge.spotter import State
+    from kws_edge.stream.framing import window_seconds
+    from kws_edge.stream.spotter import State
 
     told, heard, loudest = 0, False, float("-inf")
     for block in source:
@@ -279,8 +279,8 @@ def _tell(
 
 
 def _health(source: "AudioSource") -> "Health":
+    from kws_edge.audio.microphone import Microphone
     from kws_edge.cli.display import Health
-    from kws_edge.microphone import Microphone
 
     if not isinstance(source, Microphone):
         return Health()

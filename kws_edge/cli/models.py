@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from kws_edge.metadata import Metadata
+    from kws_edge.model.metadata import Metadata
 
 
 @click.command()
@@ -26,7 +26,7 @@ def models(name: str | None, as_json: bool) -> None:
 
     Exit status: 0, or 2 where there is no such model or it cannot be used.
     """
-    from kws_edge.model import DEFAULT_MODEL, KeywordModel, shipped_models
+    from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
 
     described = {key: KeywordModel.load(key).metadata for key in ([name] if name else shipped_models())}
     if as_json:
@@ -70,7 +70,7 @@ def _describe(metadata: "Metadata") -> str:
 
 def _stream(metadata: "Metadata") -> list[str]:
     """The settings that `kws-edge listen` uses, and what they were calibrated on, as far as the file says it."""
-    from kws_edge.decision import StreamSettings, calibrated_words
+    from kws_edge.stream.decision import StreamSettings, calibrated_words
 
     settings = StreamSettings.of(metadata)
     limits = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.thresholds.items())

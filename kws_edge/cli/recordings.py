@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio import EXTENSIONS, is_audio
+from kws_edge.audio.load import EXTENSIONS, is_audio
 from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
-    from kws_edge.calibration import Traced
-    from kws_edge.model import KeywordModel
-    from kws_edge.scenes import Word
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.tuning.calibration import Traced
+    from kws_edge.tuning.soundscape import Word
 
 F32 = npt.NDArray[np.float32]
 
@@ -35,7 +35,7 @@ class Recordings(Sequence[F32]):
 
     def __getitem__(self, i: Any) -> Any:
         """Decode one. Raises AudioError."""
-        from kws_edge.audio import load
+        from kws_edge.audio.load import load
 
         return load(self.paths[i]).samples
 
@@ -110,9 +110,9 @@ def trace_negatives(model: "KeywordModel", pattern: str, hop: float, step: Calla
 
     Its words are those of the label tracks beside the recordings: where one is said, an event is no false accept.
     """
-    from kws_edge.audio import SAMPLE_RATE
-    from kws_edge.calibration import trace_stream
-    from kws_edge.scenes import joined, words_beside
+    from kws_edge.audio.load import SAMPLE_RATE
+    from kws_edge.tuning.calibration import trace_stream
+    from kws_edge.tuning.soundscape import joined, words_beside
 
     files = recordings([pattern])
 
@@ -138,8 +138,8 @@ def trace_words(
     snr: float = 0.0,
 ) -> "Traced":
     """Run the network over a stream composed of clips; `step` is called after each."""
-    from kws_edge.calibration import trace_stream
-    from kws_edge.scenes import compose
+    from kws_edge.tuning.calibration import trace_stream
+    from kws_edge.tuning.soundscape import compose
 
     stream = compose(decoded(clips, step), seed=seed, background=background, snr=snr)
     return trace_stream(model, ((samples, [word] if word else []) for samples, word in stream), name, hop)

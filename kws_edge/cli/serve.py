@@ -47,7 +47,7 @@ def serve(**given: Any) -> None:
 
     Exit status: 0 stopped by SIGTERM; 2 a setting, model or address that cannot be used; 130 stopped by Ctrl-C.
     """
-    from kws_edge.server.processes import serve as run
+    from kws_edge.server.processes.supervisor import serve as run
     from kws_edge.server.settings import Settings
 
     run(Settings.load(**{name: value for name, value in given.items() if value is not None}))

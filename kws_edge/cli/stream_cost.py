@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from kws_edge.spotter import Spotter
+    from kws_edge.stream.spotter import Spotter
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ def stream_cost(file: str | None, model: str | None, hop: float, seconds: float,
     kws-edge stream-cost
     kws-edge stream-cost living_room.wav --hop 0.05
     """
-    from kws_edge.audio import read_blocks
+    from kws_edge.audio.load import read_blocks
     from kws_edge.bench.workload import WARM_UP, restless_noise
     from kws_edge.errors import AudioError
-    from kws_edge.model import KeywordModel
-    from kws_edge.spotter import Spotter
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.stream.spotter import Spotter
 
     start = time.perf_counter()
     spotter = Spotter(KeywordModel.load(model), hop=hop)
@@ -87,10 +87,10 @@ def stream_cost(file: str | None, model: str | None, hop: float, seconds: float,
 
 def measure(spotter: "Spotter", chunks: Iterable[npt.NDArray[np.float32]]) -> Cost | None:
     """Stream chunks of a hop each; None where they end before the warm-up does."""
-    from kws_edge.audio import SAMPLE_RATE
+    from kws_edge.audio.load import SAMPLE_RATE
+    from kws_edge.bench.machine import resident_memory
     from kws_edge.bench.workload import WARM_UP
-    from kws_edge.machine import resident_memory
-    from kws_edge.spotter import State
+    from kws_edge.stream.spotter import State
 
     times, runs, cpu, streamed = [], 0, 0.0, 0
     for chunk in chunks:

@@ -13,7 +13,7 @@ def version(as_json: bool) -> None:
     import numpy
     import onnxruntime
 
-    from kws_edge.session import available_providers
+    from kws_edge.model.runtime import available_providers
 
     versions = {"kws-edge": _own_version(), "onnxruntime": onnxruntime.__version__, "numpy": numpy.__version__}
     versions |= {"python": platform.python_version(), "platform": platform.platform()}

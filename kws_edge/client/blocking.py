@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.client import wire
 from kws_edge.client.errors import Patience, ServerError, reaching
 from kws_edge.client.wire import Hello
-from kws_edge.decision import Event
 from kws_edge.errors import AudioError
-from kws_edge.metadata import Score
-from kws_edge.prediction import Prediction
-from kws_edge.sources import AudioSource, Block
-from kws_edge.spotter import Snapshot
+from kws_edge.model.metadata import Score
+from kws_edge.model.prediction import Prediction
+from kws_edge.stream.decision import Event
+from kws_edge.stream.spotter import Snapshot
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection

@@ -14,13 +14,13 @@ from urllib.parse import quote, urlencode
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio import SAMPLE_RATE
+from kws_edge.audio.load import SAMPLE_RATE
+from kws_edge.audio.sources import Block
 from kws_edge.client.errors import another_version, error_of, foreign, named, retry_after
-from kws_edge.decision import Event
 from kws_edge.errors import AudioError, SettingError, lacking
-from kws_edge.prediction import Prediction, Reason
-from kws_edge.sources import Block
-from kws_edge.spotter import Snapshot, State
+from kws_edge.model.prediction import Prediction, Reason
+from kws_edge.stream.decision import Event
+from kws_edge.stream.spotter import Snapshot, State
 
 if TYPE_CHECKING:
     import httpx

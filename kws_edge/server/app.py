@@ -21,13 +21,14 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kws_edge.server import problems, rest, stream
-from kws_edge.server.connection import limited
-from kws_edge.server.limits import CloseUnread
-from kws_edge.server.listening import announce, listen
+from kws_edge.server import stream
+from kws_edge.server.http import problems, rest
+from kws_edge.server.http.connection import limited
+from kws_edge.server.http.limits import CloseUnread
+from kws_edge.server.http.schemas import Classified, ProblemDetails
 from kws_edge.server.log import configure_logging, warn_of_mistyped_variables
 from kws_edge.server.observe import Metrics, Observer
-from kws_edge.server.schemas import Classified, ProblemDetails
+from kws_edge.server.processes.listening import announce, listen
 from kws_edge.server.service import Service, installed_version
 from kws_edge.server.settings import Settings
 

@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from kws_edge.audio import SAMPLE_RATE, Audio, load
+from kws_edge.audio.load import SAMPLE_RATE, Audio, load
 from kws_edge.errors import AudioError
-from kws_edge.metadata import Score
-from kws_edge.model import KeywordModel
-from kws_edge.prediction import Prediction
-from kws_edge.server.problems import ProblemError
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import Score
+from kws_edge.model.prediction import Prediction
+from kws_edge.server.http.problems import ProblemError
 
 
 @dataclass(frozen=True, slots=True)

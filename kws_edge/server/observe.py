@@ -13,8 +13,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kws_edge.prediction import Prediction
-from kws_edge.server.problems import ProblemError
+from kws_edge.model.prediction import Prediction
+from kws_edge.server.http.problems import ProblemError
 
 _log = logging.getLogger("kws_edge.server")
 

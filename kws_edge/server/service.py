@@ -13,11 +13,11 @@ from typing import Any, Final
 from starlette.requests import HTTPConnection
 
 from kws_edge.errors import SettingError
-from kws_edge.model import DEFAULT_MODEL, KeywordModel, shipped_models
+from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
+from kws_edge.server.http.limits import Places, RateLimiter
+from kws_edge.server.http.problems import ProblemError
 from kws_edge.server.inference import InferencePool
-from kws_edge.server.limits import Places, RateLimiter
 from kws_edge.server.observe import Metrics
-from kws_edge.server.problems import ProblemError
 from kws_edge.server.settings import Settings
 
 KEY_SUBPROTOCOL: Final = "kws-edge.key."

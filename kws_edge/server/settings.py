@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from kws_edge.errors import SettingError
-from kws_edge.server.wording import BYTES, SECONDS, wrong
+from kws_edge.server.http.wording import BYTES, SECONDS, wrong
 
 ENV_PREFIX: Final = "KWS_EDGE_"
 

@@ -21,15 +21,15 @@ from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from kws_edge.audio import SAMPLE_RATE
-from kws_edge.decode import MAX_RATE, MIN_RATE
+from kws_edge.audio.decode import MAX_RATE, MIN_RATE
+from kws_edge.audio.load import SAMPLE_RATE
 from kws_edge.errors import AudioError
-from kws_edge.hops import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
-from kws_edge.model import KeywordModel
-from kws_edge.server.problems import ProblemError, refuse_repeated
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.server.http.problems import ProblemError, refuse_repeated
+from kws_edge.server.http.wording import PERCENT
 from kws_edge.server.service import Service, installed_version
-from kws_edge.server.wording import PERCENT
-from kws_edge.spotter import Snapshot, Spotter
+from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
+from kws_edge.stream.spotter import Snapshot, Spotter
 
 F32 = npt.NDArray[np.float32]
 

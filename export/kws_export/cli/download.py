@@ -14,6 +14,6 @@ def download(folder: Path, version: str) -> None:
     \b
     kws-export download speech_commands
     """
-    from kws_export.download import download as fetch
+    from kws_export.data.download import download as fetch
 
     click.echo(f"Speech Commands {version} is in {fetch(folder, version)}")

@@ -9,7 +9,7 @@ import click
 from kws_export.cli.options import CACHE, existing_folder
 
 if TYPE_CHECKING:
-    from kws_edge.metadata import Score
+    from kws_edge.model.metadata import Score
 
 
 @click.command()
@@ -44,8 +44,8 @@ def export(
     With a second file for C++, Java or a browser, which takes samples:
       kws-export export runs/softmax-1 --data speech_commands --out softmax-b.onnx --with-front-end
     """
-    from kws_export.checkpoint import load_checkpoint
-    from kws_export.package import package
+    from kws_export.release.package import package
+    from kws_export.training.checkpoint import load_checkpoint
 
     source = run / checkpoint
     name = load_checkpoint(source)["recipe"]["name"]

@@ -19,7 +19,7 @@ def inspect(file: Path) -> None:
     import json
     from collections import Counter
 
-    from kws_export.onnx_export import load_model
+    from kws_export.graph.build import load_model
 
     model, metadata = load_model(file)
     operators = Counter(node.op_type for node in model.graph.node)

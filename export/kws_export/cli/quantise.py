@@ -54,9 +54,9 @@ def quantise(
       kws-export quantise models/softmax.onnx --data speech_commands --out /tmp/try.onnx --json | jq .accuracy_change
     """
     from kws_edge.cli.recordings import bar
-    from kws_export.card import parity_rows
-    from kws_export.quantise import SETS
-    from kws_export.quantise import quantise as make
+    from kws_export.release.card import parity_rows
+    from kws_export.release.quantise import SETS
+    from kws_export.release.quantise import quantise as make
 
     out = out or model.with_name(f"{model.stem}-int8.onnx")
     # For the card, so without the folders of this machine.

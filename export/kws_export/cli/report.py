@@ -17,12 +17,12 @@ def report(scores: Path, out: Path) -> None:
     figures.csv with every figure of every run, tables as CSV and LaTeX, plots as PNG and SVG.
 
     \b
-    kws-export report docs/nine/scores --out docs/nine
+    kws-export report research/nine/scores --out research/nine
     """
     from kws_edge.cli.recordings import bar
-    from kws_export.comparison import Comparison
-    from kws_export.plots import all_plots
-    from kws_export.report import load_scores, write_report
+    from kws_export.report.comparison import Comparison
+    from kws_export.report.plots import all_plots
+    from kws_export.report.report import load_scores, write_report
 
     runs = load_scores(scores)
     with bar("computing", len(runs) + len({run.variant for run in runs})) as step:

@@ -33,12 +33,12 @@ def score(
 
     \b
     kws-export score runs/nine/*/ --data speech_commands --noise 'esc10/*/[23]-*' --sounds 'esc10/*/3-*' \\
-      --speech libri_speech/test-other --out docs/nine/scores
+      --speech libri_speech/test-other --out research/nine/scores
     """
     from kws_edge.cli.recordings import bar, recordings, short_name
-    from kws_export.score_runs import Run, RunScores, common_front_end, missing
-    from kws_export.score_runs import score as score_all
-    from kws_export.score_sets import clip_sets
+    from kws_export.evaluation.score_runs import Run, RunScores, common_front_end, missing
+    from kws_export.evaluation.score_runs import score as score_all
+    from kws_export.evaluation.score_sets import clip_sets
 
     given = {"noise": noise, "sounds": sounds, "speech": speech}
     found = {name: list(recordings(patterns).paths) if patterns else [] for name, patterns in given.items()}

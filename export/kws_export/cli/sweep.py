@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kws_edge.variants import VARIANTS
+from kws_edge.model.variants import VARIANTS
 from kws_export.cli.options import CACHE, existing_file
 from kws_export.cli.train import epoch_line
 
 if TYPE_CHECKING:
-    from kws_export.sweep import Run
-    from kws_export.trainer import EpochResult
+    from kws_export.training.sweep import Run
+    from kws_export.training.trainer import EpochResult
 
 
 def _names(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
@@ -82,8 +82,8 @@ def sweep(
     import os
 
     from kws_edge.cli.recordings import bar
-    from kws_export.recipe import Recipe
-    from kws_export.sweep import Settings, plan, state, train_in_processes
+    from kws_export.training.recipe import Recipe
+    from kws_export.training.sweep import Settings, plan, state, train_in_processes
 
     runs = plan(Recipe.load(recipe_file), variants, seeds, out or Path("runs") / recipe_file.stem)
     if status:
@@ -105,7 +105,7 @@ def sweep(
                 watcher.failed(run, states[run].problem)
         try:
             if address:
-                from kws_export.ray_sweep import train_on_ray
+                from kws_export.training.ray_sweep import train_on_ray
 
                 train_on_ray(left, settings, address, workers, watcher)
             else:
@@ -150,7 +150,7 @@ class _Teller:
 
 
 def _print_table(runs: "Sequence[Run]", failures: dict[str, str], as_json: bool) -> None:
-    from kws_export.sweep import state
+    from kws_export.training.sweep import state
 
     width = max(len(run.name) for run in runs)
     if not as_json:

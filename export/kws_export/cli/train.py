@@ -10,7 +10,7 @@ import click
 from kws_export.cli.options import CACHE, existing_file, existing_folder
 
 if TYPE_CHECKING:
-    from kws_export.trainer import EpochResult
+    from kws_export.training.trainer import EpochResult
 
 ProgressCallback = Callable[[int, int, float], None]
 
@@ -55,9 +55,9 @@ def train(
 
     import torch
 
-    from kws_export.kernels import tune_process
-    from kws_export.recipe import Recipe
-    from kws_export.trainer import Trainer, joined_world, pick_device
+    from kws_export.kernels.compiled import tune_process
+    from kws_export.training.recipe import Recipe
+    from kws_export.training.trainer import Trainer, joined_world, pick_device
 
     recipe = Recipe.load(recipe_file)
     changes = {key: value for key, value in {"seed": seed, "epochs": epochs}.items() if value is not None}

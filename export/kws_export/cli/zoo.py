@@ -15,6 +15,6 @@ def zoo(folder: Path) -> None:
     \b
     kws-export zoo models
     """
-    from kws_export.zoo import update
+    from kws_export.release.zoo import update
 
     click.echo(f"wrote {update(folder)} rows into {folder / 'README.md'}")

@@ -1,5 +1,5 @@
 // From hops to events: each spoken word once, and "not sure" once for what might have been a word. The rule, and why it
-// is so, are in kws_edge/decision.py; what a page of this server says is what its streams say.
+// is so, are in kws_edge/stream/decision.py; what a page of this server says is what its streams say.
 
 import { HOP } from "./hops.js";
 

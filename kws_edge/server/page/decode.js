@@ -1,4 +1,4 @@
-// A file as samples: mono at 16 kHz, by the policies of kws_edge/audio.py. The browser decodes; it does not resample,
+// A file as samples: mono at 16 kHz, by the policies of kws_edge/audio/load.py. The browser decodes; it does not resample,
 // since it does that less well than the server does, and an answer shows it.
 
 import { RATE, Resampler } from "./resampler.js";

@@ -1,4 +1,4 @@
-// A stream cut into hops, as kws_edge/hops.py cuts it: windows end a hop apart, and the network is asked only about
+// A stream cut into hops, as kws_edge/stream/framing.py cuts it: windows end a hop apart, and the network is asked only about
 // those in which a level rose above the noise.
 
 import { RATE } from "./resampler.js";

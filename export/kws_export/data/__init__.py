@@ -1,0 +1,1 @@
+"""From folders of recordings to batches of features."""

@@ -1,0 +1,162 @@
+"""From a split of the data set to batches of MFCC; every clip of every epoch is a pure function of the seed.
+
+Because a clip's randomness depends on (seed, epoch, position) alone, a run resumes exactly after a kill, and the global
+batch is the same however many processes or loader workers share it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from kws_edge.errors import SettingError
+from kws_edge.model.features import FrontEnd
+from kws_export.data.augment import Augmentation, at_speed, augment_mfcc, augment_samples, in_stream
+from kws_export.data.features import window_features
+from kws_export.data.negatives import NO_WORD, Negatives
+from kws_export.data.speech_commands import CLIP_SAMPLES
+from kws_export.data.splits import ArrayDataset, as_float
+
+F32 = npt.NDArray[np.float32]
+
+
+def clip_features(samples: npt.NDArray[np.int16], length: int, front_end: FrontEnd) -> F32:
+    """A clip's features as the device computes them: int16 [n], of which `length` count → [coefficients, frames]."""
+    return window_features(as_float(samples[:length]), front_end)
+
+
+def split_features(data: ArrayDataset, front_end: FrontEnd) -> Tensor:
+    """Features of a whole split, without augmentation: float32 [n, coefficients, frames].
+
+    Raises
+    ------
+    SettingError : a clip is shorter than one frame.
+    """
+    _refuse_short(data, front_end)
+    return subset_features(data, np.arange(len(data)), front_end)
+
+
+def subset_features(data: ArrayDataset, clips: npt.NDArray[np.int64], front_end: FrontEnd) -> Tensor:
+    """Features of some of a split's clips, [n] indices, without augmentation: float32 [n, coefficients, frames]."""
+    features = [clip_features(data.samples[i], int(data.lengths[i]), front_end) for i in clips]
+    return torch.from_numpy(np.stack(features))
+
+
+class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
+    """One epoch's batches, or this process's share of each: item i is (features, labels).
+
+    features is float32 [b, coefficients, frames], labels int64 [b].
+    """
+
+    def __init__(
+        self,
+        data: ArrayDataset,
+        noises: Sequence[F32],
+        front_end: FrontEnd,
+        augmentation: Augmentation,
+        *,
+        batch: int,
+        balance: float,
+        seed: int,
+        epoch: int,
+        negatives: Negatives | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        """Draw the epoch's clips: as many as the split has, rounded down to whole batches, then the negatives.
+
+        Raises
+        ------
+        SettingError : a clip is shorter than one frame, or the batch is too small for its negatives or the processes.
+        """
+        _refuse_short(data, front_end)
+        self.data, self.noises, self.front_end, self.augmentation = data, noises, front_end, augmentation
+        self.seed, self.epoch, self.negatives = seed, epoch, negatives
+        self.stream_samples = front_end.window + (front_end.frames - 1) * front_end.hop
+        self.unshifted = replace(augmentation, shift_ms=0.0)  # in a stream the word's place is drawn already
+        extra = round(batch * negatives.mix.share) if negatives else 0
+        if batch - extra < 1 or batch < world_size:
+            raise SettingError(f"batch={batch}, {extra} of it negatives, for {world_size} processes; expected more")
+        order = draw_epoch(data.labels, balance, np.random.default_rng([seed, epoch]))
+        self.steps = max(1, len(order) // (batch - extra))
+        words = order[: self.steps * (batch - extra)].reshape(self.steps, -1)
+        self.order = np.concatenate([words, np.full((len(words), extra), NO_WORD)], axis=1)
+        self.columns = np.arange(self.order.shape[1])[rank::world_size]  # so each has its part of the negatives
+
+    def __len__(self) -> int:
+        """Optimiser steps in the epoch."""
+        return self.steps
+
+    def __getitem__(self, step: int) -> tuple[Tensor, Tensor]:
+        """Make one batch; the work of a loader worker."""
+        features = np.stack([self._window(step, int(column)) for column in self.columns])
+        clips = self.order[step, self.columns]
+        labels = np.where(clips == NO_WORD, NO_WORD, self.data.labels[clips])
+        return torch.from_numpy(features), torch.from_numpy(labels)
+
+    def _window(self, step: int, column: int) -> F32:
+        clip, settings = self.order[step, column], self.augmentation
+        rng = np.random.Generator(np.random.PCG64([self.seed, self.epoch, step, column]))
+        in_stream = settings.stream_probability > 0 and rng.random() < settings.stream_probability
+        if clip == NO_WORD and self.negatives:
+            length = self.stream_samples if in_stream else CLIP_SAMPLES
+            speed = self._speed(rng)
+            samples = self.negatives.draw(rng, max(CLIP_SAMPLES, math.ceil(length * speed)))
+            samples = at_speed(samples, speed, length) if speed != 1 else samples[:length]
+        else:
+            samples, length = as_float(self.data.samples[clip]), int(self.data.lengths[clip])
+            if (speed := self._speed(rng)) != 1:
+                spoken = at_speed(samples[:length], speed, CLIP_SAMPLES)
+                length = len(spoken)
+                samples = np.pad(spoken, (0, CLIP_SAMPLES - length))
+            if in_stream:
+                samples, length = self._in_stream(samples[:length], rng), self.stream_samples
+        x = augment_samples(samples, length, self.noises, self.unshifted if in_stream else settings, rng)
+        return augment_mfcc(window_features(x, self.front_end), settings, rng)
+
+    def _speed(self, rng: np.random.Generator) -> float:
+        settings = self.augmentation
+        if settings.speed_probability > 0 and rng.random() < settings.speed_probability:
+            return rng.uniform(*settings.speed)
+        return 1.0
+
+    def _in_stream(self, clip: F32, rng: np.random.Generator) -> F32:
+        neighbours = None
+        if self.negatives and rng.random() < self.augmentation.neighbour_probability:
+            neighbours = self.negatives.other(self.stream_samples, rng)
+        return in_stream(clip, self.stream_samples, rng, neighbours)
+
+    def loader(self, workers: int) -> DataLoader[tuple[Tensor, Tensor]]:
+        """The batches in order, made by `workers` processes ahead of the network; 0 makes them in line."""
+        pin = torch.cuda.is_available()
+        return DataLoader(self, batch_size=None, shuffle=False, num_workers=workers, pin_memory=pin)
+
+
+def draw_epoch(labels: npt.NDArray[np.int64], balance: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Which clips an epoch shows, in order: n indices into `labels`, but for what rounding each class down leaves out.
+
+    Every class gets a share proportional to its count to the power 1 - balance. Within a class, each clip is drawn
+    equally often, give or take one.
+    """
+    classes, counts = np.unique(labels, return_counts=True)
+    share = counts ** (1.0 - balance)
+    quota = np.floor(share / share.sum() * len(labels)).astype(int)
+    drawn = []
+    for cls, count, n in zip(classes, counts, quota, strict=True):
+        members = np.flatnonzero(labels == cls)
+        whole, rest = divmod(int(n), int(count))
+        drawn.append(np.concatenate([np.tile(members, whole), rng.permutation(members)[:rest]]))
+    return rng.permutation(np.concatenate(drawn))
+
+
+def _refuse_short(data: ArrayDataset, front_end: FrontEnd) -> None:
+    shortest = int(np.argmin(data.lengths))
+    if data.lengths[shortest] < front_end.window:
+        raise SettingError(
+            f"{data.names[shortest]} has {data.lengths[shortest]} samples; expected {front_end.window} or more, a frame"
+        )

@@ -1,0 +1,190 @@
+"""Windows that hold no word: what a stream shows most of the time, made from clips and other recordings.
+
+A stream's windows are not the data set's clips. Most hold noise, silence, other speech, or half a word as it enters
+or leaves; a network that never saw such windows answers them with confidence. These are shown to it with the label
+NO_WORD, for which the loss asks for vacuity 1 (losses.py).
+"""
+
+import glob
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.audio.load import EXTENSIONS, SAMPLE_RATE, is_audio, load
+from kws_edge.errors import SettingError
+from kws_edge.tuning.soundscape import Word, speech_bounds, words_beside
+from kws_export.data.speech_commands import CLIP_SAMPLES, held_out
+from kws_export.data.splits import ArrayDataset, as_float, as_int16
+
+F32 = npt.NDArray[np.float32]
+Sample = TypeVar("Sample", np.float32, np.int16)
+
+NO_WORD = -1
+"""The label of a window without a word."""
+CLEARANCE = 0.1
+"""Seconds that go with a word that is cut out of a recording: how well a label track's times are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeMix:
+    """How many windows of each batch hold no word, and of which kinds.
+
+    Attributes
+    ----------
+    share : of every batch; 0 trains on words alone, as the paper does.
+    partial, reversed, spliced, noise, other : relative weights of the kinds. `partial` is a word cut off by the
+        window's edge, `reversed` a word played backwards (speech-like, no word), `spliced` the second half of one word
+        and then the first half of another, `noise` background noise or near silence, `other` a piece of the recordings
+        given as negatives: other speech, other words, other sounds.
+    most_visible : of a partial word, the largest part that the window shows.
+    """
+
+    share: float = 0.0
+    partial: float = 0.4
+    reversed: float = 0.1
+    spliced: float = 0.0
+    noise: float = 0.15
+    other: float = 0.35
+    most_visible: float = 0.45
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn."""
+        if not 0 <= self.share < 1:
+            raise SettingError(f"negatives: share={self.share}; expected 0 to below 1")
+        if min(self.weights) < 0 or sum(self.weights) == 0:
+            raise SettingError(f"negatives: weights {self.weights}; expected none below 0, and one above")
+        if not 0 < self.most_visible < 1:
+            raise SettingError(f"negatives: most_visible={self.most_visible}; expected between 0 and 1")
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Of the kinds, in the order partial, reversed, spliced, noise, other."""
+        return self.partial, self.reversed, self.spliced, self.noise, self.other
+
+
+class Negatives:
+    """Draws windows without a word. Recordings are kept as int16."""
+
+    def __init__(
+        self, words: ArrayDataset, noises: Sequence[F32], others: Sequence[npt.NDArray[np.int16]], mix: NegativeMix
+    ) -> None:
+        """`words` are the training clips, `noises` float32 and `others` int16 recordings at the same rate."""
+        self.words, self.noises, self.others, self.mix = words, noises, others, mix
+        weights = np.array(mix.weights)
+        for name, recordings, kind in (("noise", noises, 3), ("other", others, 4)):
+            if weights[kind] > 0 and not recordings:
+                raise SettingError(f"negatives: weight {name}={weights[kind]}, but no such recordings were given")
+        self._kinds: tuple[Callable[[int, np.random.Generator], F32], ...]
+        self._kinds = (self._partial, self._reversed, self._spliced, self._noise, self.other)
+        self._weights = weights / weights.sum()
+        seconds = np.array([max(1.0, len(o) / CLIP_SAMPLES) for o in others])
+        self._other_odds = seconds / seconds.sum() if others else seconds
+
+    def draw(self, rng: np.random.Generator, n: int = CLIP_SAMPLES) -> F32:
+        """One window: float32 [n], full scale ±1, before augmentation; n at least `CLIP_SAMPLES`."""
+        return self._kinds[int(rng.choice(len(self._kinds), p=self._weights))](n, rng)
+
+    def other(self, n: int, rng: np.random.Generator) -> F32:
+        """A random stretch of a random recording, longer ones oftener; a shorter one lies anywhere in silence. [n]."""
+        recording = self.others[int(rng.choice(len(self.others), p=self._other_odds))]
+        return as_float(_stretch(recording, n, rng))
+
+    def _word(self, rng: np.random.Generator) -> tuple[F32, int, int]:
+        """A clip, and where its word lies."""
+        word = as_float(self.words.samples[int(rng.integers(len(self.words.labels)))])
+        return word, *speech_bounds(word)
+
+    def _partial(self, n: int, rng: np.random.Generator) -> F32:
+        word, start, end = self._word(rng)
+        visible = int((end - start) * rng.uniform(0.05, self.mix.most_visible))
+        out = np.zeros(n, np.float32)
+        if rng.random() < 0.5:  # entering: its beginning at the window's end
+            kept = word[: start + visible]
+            out[len(out) - len(kept) :] = kept
+        else:  # leaving: its end at the window's beginning
+            kept = word[end - visible :]
+            out[: len(kept)] = kept
+        return out
+
+    def _reversed(self, n: int, rng: np.random.Generator) -> F32:
+        return _stretch(self._word(rng)[0][::-1], n, rng)
+
+    def _spliced(self, n: int, rng: np.random.Generator) -> F32:
+        halves = []
+        for second in (True, False):
+            word, start, end = self._word(rng)
+            middle = (start + end) // 2
+            halves.append(word[middle:end] if second else word[start:middle])
+        return _stretch(np.concatenate(halves), n, rng)
+
+    def _noise(self, n: int, rng: np.random.Generator) -> F32:
+        if rng.random() < 0.25:  # near silence: what augmentation's white noise adds is all there is
+            return np.zeros(n, np.float32)
+        noise = self.noises[int(rng.integers(len(self.noises)))]
+        return _stretch(noise, n, rng) * np.float32(10 ** (rng.uniform(-30, 6) / 20))
+
+
+def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[npt.NDArray[np.int16]]]:
+    """Decode the recordings that each pattern names, leaving out the clips that the data set holds out.
+
+    Where a label track lies beside a recording (NAME.labels.txt), the words in it are cut out.
+
+    Parameters
+    ----------
+    patterns : folders (searched with all below), files or globs.
+    data_root : the Speech Commands folder whose validation and testing lists name what must not be trained on.
+
+    Returns
+    -------
+    For each pattern, its int16 recordings at 16 kHz, of any length.
+
+    Raises
+    ------
+    SettingError : a pattern names no recording.
+    AudioError : one of them cannot be decoded.
+    """
+    excluded = held_out(data_root)
+    recordings = []
+    for pattern in patterns:
+        paths = sorted(path for match in glob.glob(pattern) for path in _audio_below(Path(match)))
+        if not paths:
+            raise SettingError(f"no recording at {pattern}; looked for {', '.join(EXTENSIONS)}")
+        kept = [path for path in paths if f"{path.parent.name}/{path.stem}" not in excluded]
+        recordings.append([piece for path in kept for piece in between(load(path).samples, words_beside(path))])
+    return recordings
+
+
+def between(samples: F32, words: Sequence[Word]) -> list[npt.NDArray[np.int16]]:
+    """What is left of a recording without its words and `CLEARANCE` around them: int16 pieces of a second or more.
+
+    All of it where there are no words, however short it is.
+    """
+    if not words:
+        return [as_int16(samples)]
+    keep = np.ones(len(samples), np.bool_)
+    for word in words:
+        start, end = max(0.0, word.start - CLEARANCE), word.end + CLEARANCE
+        keep[round(start * SAMPLE_RATE) : round(end * SAMPLE_RATE)] = False
+    ends = np.flatnonzero(np.diff(keep)) + 1
+    pieces = zip([0, *ends], [*ends, len(samples)], strict=True)
+    return [as_int16(samples[a:b]) for a, b in pieces if keep[a] and b - a >= CLIP_SAMPLES]
+
+
+def _audio_below(path: Path) -> list[Path]:
+    return [p for p in (path.rglob("*") if path.is_dir() else [path]) if is_audio(p)]
+
+
+def _stretch(recording: npt.NDArray[Sample], n: int, rng: np.random.Generator) -> npt.NDArray[Sample]:
+    """A random stretch of n samples, a new array; a shorter recording lies at a random place in silence."""
+    room = len(recording) - n
+    if room >= 0:
+        start = int(rng.integers(room + 1))
+        return recording[start : start + n].copy()
+    out = np.zeros(n, recording.dtype)
+    start = int(rng.integers(-room + 1))
+    out[start : start + len(recording)] = recording
+    return out

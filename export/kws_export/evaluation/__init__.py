@@ -1,0 +1,1 @@
+"""What trained models answer, and the metrics of it."""

@@ -1,0 +1,287 @@
+"""Measures of a classifier that may abstain, as pure functions on arrays; one meaning per name.
+
+`correct` is bool [n]; `uncertainty` is [n], higher is less sure, compared in float32 as on the device; `probability`
+is [n, K], each row a distribution; `label` is int [n]. Everything returns plain floats. Bad input (empty, NaN, unequal
+lengths, one class where two are needed) raises SettingError.
+
+Coverage, accuracies and operating points by the paper's rule are in kws_edge.model.selection.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from sklearn.metrics import log_loss, roc_auc_score
+
+from kws_edge.errors import SettingError
+from kws_edge.model.selection import (
+    WITHHOLD_ALL,
+    OperatingPoint,
+    check_scored,
+    check_scores,
+    check_target,
+    evaluate,
+    selective_curve,
+)
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """Lower and upper end, both included."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReliabilityTable:
+    """Confidence against accuracy, one entry per bin that holds a clip; bins are (lower, upper], the first from 0.
+
+    Attributes
+    ----------
+    lower, upper : float64 [b], edges of the bin.
+    count : int64 [b], clips in the bin, at least 1.
+    confidence, accuracy : float64 [b], means over the bin's clips.
+    """
+
+    lower: F64
+    upper: F64
+    count: I64
+    confidence: F64
+    accuracy: F64
+
+
+# ---- ranking: does the score put the errors last?
+
+
+def aurc(correct: npt.ArrayLike, uncertainty: npt.ArrayLike) -> float:
+    """Area under the risk-coverage curve, in [0, 1], lower is better.
+
+    The mean, over the n clips, of the error rate among the clips at most as uncertain as it. Clips with equal scores
+    are accepted together; a constant score gives the plain error rate.
+
+    Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers".
+    """
+    curve = selective_curve(correct, uncertainty)
+    return float(np.diff(curve.coverage, prepend=0.0) @ (1 - curve.accepted_accuracy))
+
+
+def excess_aurc(correct: npt.ArrayLike, uncertainty: npt.ArrayLike) -> float:
+    """AURC less that of a perfect score, which puts every error after every right answer; 0 is perfect.
+
+    Comparable between models of different accuracy. Source: as `aurc`.
+    """
+    right, u = check_scored(correct, uncertainty)
+    rank = np.arange(right.sum() + 1, right.size + 1)  # where a perfect score puts the errors
+    errors = np.arange(1, rank.size + 1)
+    return aurc(right, u) - float((errors / rank).sum() / right.size)
+
+
+def auroc_errors(correct: npt.ArrayLike, uncertainty: npt.ArrayLike) -> float:
+    """Probability that a wrong answer is more uncertain than a right one, ties counted half. Needs one of each."""
+    right, u = check_scored(correct, uncertainty)
+    if right.all() or not right.any():
+        raise SettingError(f"{right.sum()} of {right.size} correct; expected at least one right and one wrong answer")
+    return float(roc_auc_score(~right, u))
+
+
+def auroc_ood(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
+    """Probability that a clip from outside the vocabulary is more uncertain than one inside, ties counted half.
+
+    Parameters
+    ----------
+    inside, outside : uncertainties, [n] and [m].
+    """
+    a, b = check_scores(inside, "inside"), check_scores(outside, "outside")
+    return float(roc_auc_score(np.repeat([False, True], [a.size, b.size]), np.concatenate([a, b])))
+
+
+# ---- probabilities: are they right?
+
+
+def reliability_table(correct: npt.ArrayLike, confidence: npt.ArrayLike, bins: int = 15) -> ReliabilityTable:
+    """Sort clips into `bins` equal bins of confidence between 0 and 1; what a reliability diagram draws.
+
+    Parameters
+    ----------
+    confidence : [n] in [0, 1], the probability given to the predicted class.
+    """
+    right, _ = check_scored(correct, confidence, "confidence")
+    c = np.asarray(confidence, dtype=np.float64)
+    if not ((c >= 0) & (c <= 1)).all():
+        raise SettingError(f"confidence from {c.min()} to {c.max()}; expected 0 to 1")
+    if bins < 1:
+        raise SettingError(f"bins={bins}; expected at least 1")
+    edges = np.linspace(0, 1, bins + 1)
+    of = np.searchsorted(edges[1:-1], c, side="left")
+    count = np.bincount(of, minlength=bins)
+    used = count > 0
+    return ReliabilityTable(
+        lower=edges[:-1][used],
+        upper=edges[1:][used],
+        count=count[used],
+        confidence=np.bincount(of, weights=c, minlength=bins)[used] / count[used],
+        accuracy=np.bincount(of, weights=right, minlength=bins)[used] / count[used],
+    )
+
+
+def expected_calibration_error(correct: npt.ArrayLike, confidence: npt.ArrayLike, bins: int = 15) -> float:
+    """Mean over clips of |accuracy - confidence| of the clip's bin, bins as in `reliability_table`; in [0, 1].
+
+    Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural networks", with its 15 bins.
+    """
+    table = reliability_table(correct, confidence, bins)
+    return float(np.average(np.abs(table.accuracy - table.confidence), weights=table.count))
+
+
+def brier(probability: npt.ArrayLike, label: npt.ArrayLike) -> float:
+    """Mean of ‖p - y‖² over clips, y one-hot; in [0, 2]. Source: Brier 1950."""
+    p, y = _check_probability(probability, label)
+    return float(np.square(p - np.eye(p.shape[1])[y]).sum(axis=1).mean())
+
+
+def negative_log_likelihood(probability: npt.ArrayLike, label: npt.ArrayLike) -> float:
+    """Mean of -log p_y over clips, in nats. A p_y of 0 counts as 2.2e-16, so the result is finite."""
+    p, y = _check_probability(probability, label)
+    return float(log_loss(y, p, labels=np.arange(p.shape[1])))
+
+
+# ---- how sure are the figures themselves?
+
+
+def accuracy_interval(hits: int, total: int, confidence: float = 0.95) -> Interval:
+    """Clopper-Pearson interval of a proportion, of which `hits` of `total` independent trials were seen."""
+    _check_confidence(confidence)
+    if not (total > 0 and 0 <= hits <= total):
+        raise SettingError(f"{hits} hits of {total}; expected 0 to total, and a total above 0")
+    interval = stats.binomtest(int(hits), int(total)).proportion_ci(confidence, method="exact")
+    return Interval(float(interval.low), float(interval.high))
+
+
+def bootstrap_interval(
+    statistic: Callable[..., float],
+    *arrays: npt.ArrayLike,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap interval of statistic(*arrays); clips (first axis) are redrawn alike in all the arrays.
+
+    What the statistic raises on a resample (an AUROC without an error in it, say) is passed on.
+
+    Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 13.
+    """
+    _check_confidence(confidence)
+    columns = [np.asarray(a) for a in arrays]
+    lengths = {len(c) for c in columns}
+    if len(lengths) != 1 or 0 in lengths:
+        raise SettingError(f"arrays of {[len(c) for c in columns]} rows; expected equal lengths above 0")
+    if resamples < 1:
+        raise SettingError(f"resamples={resamples}; expected at least 1")
+    rng, n = np.random.default_rng(seed), lengths.pop()
+    draws = (rng.integers(n, size=n) for _ in range(resamples))
+    values = [statistic(*(c[draw] for c in columns)) for draw in draws]
+    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(low), float(high))
+
+
+def mean_2sigma(values: npt.ArrayLike) -> tuple[float, float]:
+    """Mean and twice the sample standard deviation (n - 1 in the denominator) over seeds; needs two or more."""
+    v = np.asarray(values, dtype=np.float64)
+    if v.ndim != 1 or v.size < 2 or not np.isfinite(v).all():
+        raise SettingError(f"values {v.tolist()}; expected a list of two or more finite numbers, one per seed")
+    return float(v.mean()), float(2 * v.std(ddof=1))
+
+
+# ---- a threshold that keeps its promise
+
+
+def fewest_to_promise(target: float, confidence: float = 0.95, levels: int = 10) -> int:
+    """How many accepted clips, all of them right, `conservative_operating_point` needs to show a target in (0, 1)."""
+    return math.ceil(math.log((1 - confidence) / levels) / math.log(target))  # of n right the bound is level^(1/n)
+
+
+def conservative_operating_point(
+    correct: npt.ArrayLike,
+    uncertainty: npt.ArrayLike,
+    target: float,
+    confidence: float = 0.95,
+    levels: int = 10,
+) -> OperatingPoint:
+    """The threshold of largest coverage whose true accepted accuracy is shown to reach the target.
+
+    The guarantee: if the clips given here and those to come are independent draws from one population, then with
+    probability at least `confidence` over the draw of the clips given here, the threshold's accepted accuracy in the
+    population is at least `target`, or it withholds all. It holds for any n and any score, ties included. It says
+    nothing of other populations (more noise, unknown words), and clips that share a speaker are not quite
+    independent. On a second finite set the accuracy still scatters about the true one.
+
+    How: ranks k_1 < … < k_m are fixed beforehand, evenly from the fewest clips that could show the target without one
+    error up to n - 1. Rank k accepts u < u_(k+1), the (k+1)-th smallest score. Given u_(k+1), and how many clips lie
+    below it, those clips are independent draws from the accepted population, so their errors are binomial and the
+    one-sided Clopper-Pearson bound holds, although the threshold came from the data. At level (1 - confidence) / m
+    each, all m bounds hold together (Bonferroni), so the largest rank whose bound reaches the target may be taken.
+
+    Source: Geifman and El-Yaniv 2017, "Selective classification for deep neural networks" (guaranteed risk), with
+    fixed ranks in place of its binary search.
+
+    Parameters
+    ----------
+    correct, uncertainty : as in `kws_edge.model.selection.selective_curve`, n clips that the model was not trained on.
+    target : in (0, 1); no finite number of clips shows 1.
+    levels : m. More make finer steps of coverage but a stricter bound.
+
+    Returns
+    -------
+    What the threshold gives on these clips; WITHHOLD_ALL where nothing can be promised. At 95 %, ten levels and no
+    error, 0.99 takes 528 accepted clips, 0.995 takes 1058 and 0.999 takes 5296.
+    """
+    right, u = check_scored(correct, uncertainty)
+    check_target(target)
+    _check_confidence(confidence)
+    if target == 1:
+        raise SettingError("target=1; expected below 1, since no finite number of clips can promise it")
+    if levels < 1:
+        raise SettingError(f"levels={levels}; expected at least 1")
+    level = (1 - confidence) / levels
+    fewest = fewest_to_promise(target, confidence, levels)
+    if fewest > u.size - 1:
+        return evaluate(right, u, WITHHOLD_ALL, target)
+    ranks = np.linspace(fewest, u.size - 1, levels).astype(np.int64)
+    order = np.argsort(u)
+    first_withheld = u[order][ranks]
+    accepted = np.searchsorted(u[order], first_withheld)  # below the rank where scores are equal
+    hits = np.append(0, np.cumsum(right[order]))[accepted]
+    bound = stats.beta.ppf(level, hits, accepted - hits + 1)  # Clopper-Pearson; NaN, hence not shown, for no hits
+    shown = np.flatnonzero(bound >= target)
+    if not shown.size:
+        return evaluate(right, u, WITHHOLD_ALL, target)
+    # The largest float32 below u_(k+1), not halfway to the last accepted score: u > t is then exactly the tested rule.
+    threshold = np.nextafter(first_withheld[shown[-1]], np.float32(-np.inf))
+    return evaluate(right, u, float(threshold), target)
+
+
+def _check_probability(probability: npt.ArrayLike, label: npt.ArrayLike) -> tuple[F64, I64]:
+    """Rows made to sum to 1 in float64, and labels as int64."""
+    p, y = np.asarray(probability, dtype=np.float64), np.asarray(label)
+    if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] < 2:
+        raise SettingError(f"probability of shape {p.shape}; expected [n, K] with n >= 1 and K >= 2")
+    total = p.sum(axis=1, keepdims=True)
+    if not ((p >= 0).all() and (np.abs(total - 1) < 1e-3).all()):
+        raise SettingError(f"probability from {p.min()} to {p.max()}; expected rows from 0 to 1 that sum to 1")
+    if y.shape != p.shape[:1] or y.dtype.kind not in "iu":
+        raise SettingError(f"label of shape {y.shape}, dtype {y.dtype}; expected {len(p)} integers")
+    if y.min() < 0 or y.max() >= p.shape[1]:
+        raise SettingError(f"label from {y.min()} to {y.max()}; expected 0 to {p.shape[1] - 1}")
+    return p / total, y.astype(np.int64)
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise SettingError(f"confidence={confidence}; expected a fraction above 0 and below 1, such as 0.95")

@@ -1,0 +1,257 @@
+"""A run's answers on every set, in one small file: all that a report needs, without training or recordings.
+
+A file NAME.npz holds, for each set, truth and predicted (int16), entropy and vacuity (float32); for the test split also
+what the proper scoring rules need of p̂. The scores are the device's to the last bit: some variants crowd thousands of
+clips just below 1, and rounding would merge them. Of probabilities 16 significant bits are kept, which the file's
+compression makes the most of.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.errors import SettingError
+from kws_edge.model.features import FrontEnd
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import Score
+from kws_export.evaluation.score_sets import ClipSet
+from kws_export.evaluation.scoring import Scored, score_clips
+from kws_export.graph.build import build_model, run_model
+from kws_export.release.package import uncalibrated_metadata
+from kws_export.training.checkpoint import Checkpoint
+
+F32 = npt.NDArray[np.float32]
+I16 = npt.NDArray[np.int16]
+Bools = npt.NDArray[np.bool_]
+
+FORMAT = 2
+_DROPPED_BITS = 24 - 16  # of a float32's 24 significant ones
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """A model's answers on n clips.
+
+    Attributes
+    ----------
+    truth, predicted : int16 [n], indices of labels; truth is -1 for a clip of none of them.
+    entropy, vacuity : float32 [n].
+    p_truth, p_predicted, sum_p2 : float32 [n], of p̂: the true class's and the predicted class's probability, and Σ p̂².
+        None where they were not kept.
+    """
+
+    truth: I16
+    predicted: I16
+    entropy: F32
+    vacuity: F32
+    p_truth: F32 | None = None
+    p_predicted: F32 | None = None
+    sum_p2: F32 | None = None
+
+    @property
+    def correct(self) -> Bools:
+        """Which clips the model names right, before any abstention."""
+        return self.predicted == self.truth
+
+    def score(self, name: Score) -> F32:
+        """The named uncertainty of each clip."""
+        return self.vacuity if name == "vacuity" else self.entropy
+
+    @classmethod
+    def of(cls, scored: Scored, *, with_probabilities: bool = False) -> "Answers":
+        """What is kept of a model's outputs."""
+        answers = cls(
+            scored.truth.astype(np.int16),
+            scored.predicted.astype(np.int16),
+            scored.entropy,
+            scored.vacuity,
+        )
+        if not with_probabilities:
+            return answers
+        p, row = scored.probability, np.arange(len(scored.truth))
+        return replace(
+            answers,
+            p_truth=shortened(p[row, scored.truth]),
+            p_predicted=shortened(p[row, scored.predicted]),
+            sum_p2=shortened(np.square(p).sum(axis=1)),
+        )
+
+
+def shortened(values: npt.ArrayLike) -> F32:
+    """Round to float32 numbers of 16 significant bits, to nearest; values finite, any shape."""
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    return ((bits + (1 << (_DROPPED_BITS - 1))) >> _DROPPED_BITS << _DROPPED_BITS).astype(np.uint32).view(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class RunScores:
+    """The file of one run.
+
+    Attributes
+    ----------
+    run : the name of the run's folder.
+    variant, seed, epochs, best_epoch : of the run; the answers are of the weights of `best_epoch`.
+    recipe : all its settings, plain JSON types.
+    labels : the words.
+    checkpoint : SHA-256 of the weights' file.
+    keys : set → `ClipSet.key` of what was scored.
+    patterns : option of `kws-export score` → the patterns of recordings that it was given.
+    sets : set → answers.
+    """
+
+    run: str
+    variant: str
+    seed: int
+    epochs: int
+    best_epoch: int
+    recipe: dict[str, Any]
+    labels: tuple[str, ...]
+    checkpoint: str
+    keys: dict[str, str]
+    patterns: dict[str, list[str]]
+    sets: dict[str, Answers]
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all; the same scores give the same bytes."""
+        about = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "sets"}
+        arrays = {
+            f"{name}/{f.name}": value
+            for name, answers in sorted(self.sets.items())
+            for f in fields(answers)
+            if (value := getattr(answers, f.name)) is not None
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            np.savez_compressed(file, about=np.array(json.dumps({"format": FORMAT, **about}, sort_keys=True)), **arrays)
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "RunScores":
+        """Read what `save` wrote. Raises SettingError where it is no such file, or one of another format."""
+        try:
+            with np.load(path) as arrays:
+                about = json.loads(str(arrays["about"]))
+                parts = {name: arrays[name] for name in arrays.files if "/" in name}
+        except (OSError, ValueError, KeyError) as error:
+            raise SettingError(f"{path} holds no scores: {error}; expected a file of `kws-export score`") from None
+        if (found := about.pop("format", None)) != FORMAT:
+            raise SettingError(f"{path} has format {found}; expected {FORMAT}: score the run again")
+        sets: dict[str, dict[str, Any]] = {}
+        for name, array in parts.items():
+            of, _, field = name.partition("/")
+            sets.setdefault(of, {})[field] = array
+        about["labels"] = tuple(about["labels"])
+        return cls(**about, sets={name: Answers(**columns) for name, columns in sets.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run's folder, opened for scoring."""
+
+    folder: Path
+    checkpoint: Checkpoint
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """What its score file is called."""
+        return self.folder.resolve().name
+
+    @classmethod
+    def open(cls, folder: Path) -> "Run":
+        """Read its best weights. Raises SettingError where there are none."""
+        path = folder / "best.pt"
+        checkpoint = Checkpoint.load(path)
+        return cls(folder, checkpoint, hashlib.sha256(path.read_bytes()).hexdigest())
+
+    @property
+    def epochs_done(self) -> int:
+        """Epochs that its history tells of."""
+        history = self.folder / "history.jsonl"
+        return len(history.read_text(encoding="utf-8").splitlines()) if history.is_file() else 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has all the epochs of its recipe."""
+        return self.epochs_done >= self.checkpoint.recipe.epochs
+
+    def scores(self, out: Path) -> RunScores:
+        """What `out` holds of this very checkpoint; a file of another one, or of another format, counts for nothing."""
+        with suppress(SettingError):
+            saved = RunScores.load(out / f"{self.name}.npz")
+            if saved.checkpoint == self.digest:
+                return saved
+        c = self.checkpoint
+        recipe = json.loads(json.dumps(c.recipe.to_dict()))
+        return RunScores(
+            self.name, c.recipe.variant, c.recipe.seed, c.recipe.epochs, c.epoch, recipe, c.labels, self.digest,
+            keys={}, patterns={}, sets={},
+        )  # fmt: skip
+
+
+def common_front_end(runs: Sequence[Run]) -> tuple[tuple[str, ...], FrontEnd]:
+    """The labels and front end that all the runs share. Raises SettingError where they do not, or two share a name."""
+    first = runs[0]
+    for run in runs[1:]:
+        if (run.checkpoint.labels, run.checkpoint.front_end) != (first.checkpoint.labels, first.checkpoint.front_end):
+            raise SettingError(
+                f"{run.folder} and {first.folder} have other words or another front end; score them in two commands"
+            )
+    names = [run.name for run in runs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SettingError(f"two runs are called {', '.join(twice)}; expected folders of different names")
+    return first.checkpoint.labels, first.checkpoint.front_end
+
+
+def missing(runs: Sequence[Run], sets: Sequence[ClipSet], out: Path) -> list[tuple[ClipSet, list[Run]]]:
+    """What is still to be scored: the sets, each with the runs whose file has it not, or from other clips."""
+    have = {run.name: run.scores(out).keys for run in runs}
+    todo = [(s, [run for run in runs if have[run.name].get(s.name) != s.key]) for s in sets]
+    return [(s, some) for s, some in todo if some]
+
+
+def score(
+    todo: Sequence[tuple[ClipSet, Sequence[Run]]], out: Path, patterns: dict[str, list[str]]
+) -> Iterator[tuple[Run, ClipSet]]:
+    """Score them, set by set, so that features are computed once; each file is brought up to date at once.
+
+    Parameters
+    ----------
+    todo : as `missing` gives it.
+    patterns : kept in the files, see `RunScores`.
+
+    Yields
+    ------
+    Each run and set, when it is done.
+    """
+    models: dict[str, KeywordModel] = {}
+    for clips, runs in todo:
+        features, truth = clips.load()
+        for run in runs:
+            if run.name not in models:
+                models[run.name] = _model(run)
+            scored = score_clips(models[run.name], features, truth)
+            before = run.scores(out)
+            replace(
+                before,
+                keys={**before.keys, clips.name: clips.key},
+                patterns={**before.patterns, **patterns},
+                sets={
+                    **before.sets,
+                    clips.name: Answers.of(scored, with_probabilities=clips.name == "test"),
+                },
+            ).save(out / f"{run.name}.npz")
+            yield run, clips
+
+
+def _model(run: Run) -> KeywordModel:
+    """The run as the file that would ship, without thresholds."""
+    return run_model(build_model(run.checkpoint.network, uncalibrated_metadata(run.checkpoint, "entropy", {})))

@@ -1,0 +1,102 @@
+"""What a model file answers on a set of clips, as arrays: the raw material of calibration, cards and reports."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.model import evidence
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import SCORES, Score
+from kws_edge.model.selection import OperatingPoint, evaluate, operating_point, withheld
+from kws_export.evaluation.metrics import accuracy_interval
+
+TARGETS = (0.99, 0.995, 0.999)
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+Thresholds = dict[str, tuple[OperatingPoint, ...]]
+"""Score → its operating points, rising targets; the form in which metadata hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A model's outputs on n clips, K classes.
+
+    Attributes
+    ----------
+    truth, predicted : int64 [n] indices into the model's labels; truth is negative for a clip of none of them.
+    alpha : float32 [n, K].
+    vacuity, entropy : float32 [n].
+    """
+
+    truth: I64
+    predicted: I64
+    alpha: F32
+    vacuity: F32
+    entropy: F32
+
+    @property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """Which clips the model names right, before any abstention."""
+        return self.predicted == self.truth
+
+    @property
+    def probability(self) -> npt.NDArray[np.float64]:
+        """p̂, float64 [n, K]."""
+        return evidence.probability(self.alpha.astype(np.float64))
+
+    def score(self, name: Score) -> F32:
+        """The named uncertainty of each clip."""
+        return self.vacuity if name == "vacuity" else self.entropy
+
+    def accuracy(self) -> dict[str, float]:
+        """Accuracy with its 95 % Clopper-Pearson interval, as the metadata hold it."""
+        hits, n = int(self.correct.sum()), len(self.truth)
+        low, high = accuracy_interval(hits, n)
+        return {"accuracy": hits / n, "low": low, "high": high, "clips": n}
+
+    def save(self, path: Path) -> None:
+        """Keep the arrays in one .npz file, for reports."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(path, **{name: getattr(self, name) for name in self.__slots__})
+
+    @classmethod
+    def load(cls, path: Path) -> "Scored":
+        """Read what `save` wrote."""
+        with np.load(path) as arrays:
+            return cls(**arrays)
+
+
+def score_clips(model: KeywordModel, features: F32, truth: I64, batch: int = 64) -> Scored:
+    """Run a model over features float32 [n, coefficients, frames] with their true classes int64 [n]."""
+    parts = [model.run(features[i : i + batch]) for i in range(0, len(features), batch)]
+    return Scored(
+        truth=truth,
+        predicted=np.concatenate([p.labels for p in parts]),
+        alpha=np.concatenate([p.alpha for p in parts]),
+        vacuity=np.concatenate([p.vacuity for p in parts]),
+        entropy=np.concatenate([p.entropy for p in parts]),
+    )
+
+
+def calibrate(validation: Scored) -> Thresholds:
+    """For both scores, the threshold of largest coverage that reaches each of TARGETS on the validation clips."""
+    return {s: tuple(operating_point(validation.correct, validation.score(s), t) for t in TARGETS) for s in SCORES}
+
+
+def observe(thresholds: Thresholds, scored: Scored) -> Thresholds:
+    """What those thresholds give on other clips, such as the test split."""
+    return {
+        score: tuple(evaluate(scored.correct, scored.score(score), p.threshold, p.target) for p in thresholds[score])
+        for score in SCORES
+    }
+
+
+def withheld_shares(thresholds: Thresholds, scored: Scored) -> dict[str, tuple[float, ...]]:
+    """Which share of clips each threshold withholds; for clips that hold no word of the model, more is better."""
+    return {
+        score: tuple(float(withheld(scored.score(score), p.threshold).mean()) for p in thresholds[score])
+        for score in SCORES
+    }

@@ -1,0 +1,1 @@
+"""Networks to ONNX graphs, and back."""

@@ -1,0 +1,1 @@
+"""The training step in C, compiled on first use."""

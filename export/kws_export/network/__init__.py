@@ -1,0 +1,1 @@
+"""MatchboxNet and the evidential head in torch."""

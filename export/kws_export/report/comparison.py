@@ -1,0 +1,333 @@
+"""Every figure of a report, as rows: one per run, quantity, set of clips, score, target and rule.
+
+Tables take their cells from these rows and nothing else, and `figures.csv` holds them all.
+
+Quantities are fractions from 0 to 1, but for aurc and nll (nats) and accepted (a count). A figure is NaN where there
+is none: the accepted accuracy of a rule that accepts nothing, an AUROC of errors without errors.
+
+Rules say how a threshold was chosen for a target:
+
+paper : on the very clips that are looked at, by the paper's protocol (largest coverage that reaches the target).
+validation : the same, on the validation split; the score `both` is the rule of two thresholds.
+conservative : on the validation split, with `metrics.conservative_operating_point`.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.errors import SettingError
+from kws_edge.model.metadata import SCORES, Score
+from kws_edge.model.selection import TOLERANCE, OperatingPoint, evaluate, operating_point, withheld
+from kws_edge.model.variants import VARIANTS
+from kws_export.evaluation import metrics
+from kws_export.evaluation.score_runs import Answers, RunScores
+from kws_export.evaluation.score_sets import NO_WORD, SNRS, noisy_name
+from kws_export.evaluation.scoring import TARGETS
+from kws_export.evaluation.studies import (
+    Choice,
+    Difference,
+    TwoThresholds,
+    accepted_accuracy_difference,
+    accepted_interval,
+    coverage_difference,
+    promise_in_halves,
+    two_thresholds,
+)
+from kws_export.training.recipe import Recipe
+
+Bools = npt.NDArray[np.bool_]
+
+OUTSIDE = ("other_words", "unknown", "silence", "background", "sounds", "speech")
+NOISY = tuple(noisy_name(snr) for snr in SNRS)
+CHOICES: Mapping[str, Choice] = {
+    "validation": operating_point,
+    "conservative": metrics.conservative_operating_point,
+}
+"""Rule → how it chooses a threshold on the validation split."""
+
+
+class Key(NamedTuple):
+    """What a figure is of; empty where a part does not apply. The score is entropy, vacuity or both."""
+
+    quantity: str
+    on: str
+    score: str = ""
+    target: float | None = None
+    rule: str = ""
+
+
+Figures = dict[Key, float]
+
+
+def figures(run: RunScores) -> Figures:
+    """All figures of one run, from whatever sets it was scored on; validation and test it needs.
+
+    Raises
+    ------
+    SettingError : it has no answers on validation or test.
+    """
+    if missing := {"validation", "test"} - run.sets.keys():
+        raise SettingError(f"{run.run}: not scored on {', '.join(sorted(missing))}; run `kws-export score` again")
+    out: Figures = {}
+    for name, answers in sorted(run.sets.items()):
+        if (answers.truth != NO_WORD).all():
+            out[Key("accuracy", name)] = float(answers.correct.mean())
+    out.update(_ranking(run.sets["test"]))
+    out.update(_probabilities(run.sets["test"]))
+    out.update(_operating_points(run))
+    out.update(_outside(run))
+    out.update(_halves(run.sets["test"]))
+    return out
+
+
+def _ranking(test: Answers) -> Iterator[tuple[Key, float]]:
+    has_both = test.correct.any() and not test.correct.all()
+    for score in SCORES:
+        u = test.score(score)
+        yield Key("aurc", "test", score), metrics.aurc(test.correct, u)
+        yield Key("auroc_errors", "test", score), metrics.auroc_errors(test.correct, u) if has_both else np.nan
+        yield Key("saturated", "test", score), float((u == 1).mean())
+
+
+def _probabilities(test: Answers) -> Iterator[tuple[Key, float]]:
+    """Calibration error, Brier score and negative log-likelihood, as in metrics.py, from what is kept of p̂."""
+    if test.p_truth is None or test.p_predicted is None or test.sum_p2 is None:
+        raise SettingError("no probabilities of the test split; run `kws-export score` again")
+    p = test.p_truth.astype(np.float64)
+    yield Key("ece", "test"), metrics.expected_calibration_error(test.correct, test.p_predicted)
+    yield Key("brier", "test"), float((1 - 2 * p + test.sum_p2).mean())
+    yield Key("nll", "test"), float(-np.log(np.maximum(p, np.finfo(np.float64).eps)).mean())
+
+
+def _operating_points(run: RunScores) -> Iterator[tuple[Key, float]]:
+    validation, test = run.sets["validation"], run.sets["test"]
+    words = {name: run.sets[name] for name in ("validation", "test", *NOISY) if name in run.sets}
+    for target in TARGETS:
+        for score in SCORES:
+            point = operating_point(test.correct, test.score(score), target)
+            yield from _of_point(point, "test", score, "paper")
+            for rule, choose in CHOICES.items():
+                threshold = choose(validation.correct, validation.score(score), target).threshold
+                yield Key("threshold", "validation", score, target, rule), threshold
+                for name, answers in words.items():
+                    point = evaluate(answers.correct, answers.score(score), threshold, target)
+                    yield from _of_point(point, name, score, rule)
+        pair = chosen_pair(run, target)
+        for name, answers in words.items():
+            kept = pair.accepted(answers.entropy, answers.vacuity)
+            # As a score of 0 for what is accepted and 1 for the rest, the pair is a rule of one threshold.
+            yield from _of_point(evaluate(answers.correct, ~kept, 0.5, target), name, "both", "validation")
+
+
+def _of_point(point: OperatingPoint, on: str, score: str, rule: str) -> Iterator[tuple[Key, float]]:
+    accuracy = point.accepted_accuracy
+    key = partial(Key, on=on, score=score, target=point.target, rule=rule)
+    yield key("accepted_accuracy"), np.nan if accuracy is None else accuracy
+    yield key("coverage"), point.coverage
+    yield key("total_accuracy"), point.total_accuracy
+    yield key("accepted"), point.accepted
+
+
+def chosen_pair(run: RunScores, target: float) -> TwoThresholds:
+    """The two thresholds that the validation split gives for a target."""
+    v = run.sets["validation"]
+    return two_thresholds(v.correct, v.entropy, v.vacuity, target)
+
+
+def _outside(run: RunScores) -> Iterator[tuple[Key, float]]:
+    validation, test = run.sets["validation"], run.sets["test"]
+    thresholds = {
+        (score, target): operating_point(validation.correct, validation.score(score), target).threshold
+        for score in SCORES
+        for target in TARGETS
+    }
+    pairs = {target: chosen_pair(run, target) for target in TARGETS}
+    for name in (name for name in OUTSIDE if name in run.sets):
+        answers = run.sets[name]
+        for score in SCORES:
+            yield Key("auroc", name, score), metrics.auroc_ood(test.score(score), answers.score(score))
+            for target in TARGETS:
+                kept = evaluate(answers.correct, answers.score(score), thresholds[score, target], target)
+                yield Key("withheld", name, score, target, "validation"), 1 - kept.coverage
+        for target, pair in pairs.items():
+            accepted = pair.accepted(answers.entropy, answers.vacuity)
+            yield Key("withheld", name, "both", target, "validation"), float(1 - accepted.mean())
+
+
+def _halves(test: Answers) -> Iterator[tuple[Key, float]]:
+    for score in SCORES:
+        for target in TARGETS:
+            for rule, choose in CHOICES.items():
+                seen = promise_in_halves(choose, test.correct, test.score(score), target)
+                for quantity, value in seen._asdict().items():
+                    yield Key(f"halves_{quantity}", "test", score, target, rule), value
+
+
+class Estimate(NamedTuple):
+    """A figure over the seeds of a variant: mean and two sample standard deviations; None for a single seed."""
+
+    mean: float
+    two_sigma: float | None
+    seeds: int
+
+
+class PairGain(NamedTuple):
+    """What two thresholds have on test more than one, all chosen on validation; accuracy is None where none is."""
+
+    coverage: Difference
+    accuracy: Difference | None
+
+
+def pair_gain(runs: Sequence[RunScores], target: float, score: Score) -> PairGain:
+    """Compare the rules over the runs of a variant, paired by test clip."""
+    one, both = [], []
+    for run in runs:
+        validation, test = run.sets["validation"], run.sets["test"]
+        both.append(chosen_pair(run, target).accepted(test.entropy, test.vacuity))
+        threshold = operating_point(validation.correct, validation.score(score), target).threshold
+        one.append(~withheld(test.score(score), threshold))
+    first, second = np.stack(both, axis=1), np.stack(one, axis=1)
+    correct = np.stack([run.sets["test"].correct for run in runs], axis=1)
+    return PairGain(coverage_difference(first, second), accepted_accuracy_difference(correct, first, second))
+
+
+class Observed(NamedTuple):
+    """A promise on the test split.
+
+    Attributes
+    ----------
+    coverage, accuracy : over the seeds; accuracy of what is accepted.
+    interval : of the accuracy, 95 %, at the seeds' mean counts.
+    kept : in how many runs the accuracy reached the target.
+    refuted : in how many its interval lies below the target, which chance among independent clips hardly explains.
+    """
+
+    coverage: Estimate
+    accuracy: Estimate
+    interval: metrics.Interval | None
+    kept: int
+    refuted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The runs of a report.
+
+    Attributes
+    ----------
+    runs : variant → its runs, seeds rising; variants in the order of the method's table.
+    figures : run's name → its figures.
+    pairs : (variant, target, score) → two thresholds against one.
+    """
+
+    runs: dict[str, list[RunScores]]
+    figures: dict[str, Figures]
+    pairs: dict[tuple[str, float, Score], PairGain]
+
+    @classmethod
+    def of(cls, runs: Sequence[RunScores], step: Callable[[], None] = lambda: None) -> "Comparison":
+        """Compute all figures; `step` is called after each run and each variant.
+
+        Raises SettingError where the runs cannot be compared, see `check_comparable`.
+        """
+        check_comparable(runs)
+        ordered = {v: sorted((r for r in runs if r.variant == v), key=lambda r: r.seed) for v in VARIANTS}
+        ordered = {v: some for v, some in ordered.items() if some}
+        computed, pairs = {}, {}
+        for run in runs:
+            computed[run.run] = figures(run)
+            step()
+        for v, some in ordered.items():
+            pairs.update({(v, t, s): pair_gain(some, t, s) for t in TARGETS for s in SCORES})
+            step()
+        return cls(ordered, computed, pairs)
+
+    def has(self, name: str) -> bool:
+        """Whether every run was scored on the set."""
+        return all(name in run.sets for runs in self.runs.values() for run in runs)
+
+    def clips(self, name: str) -> int:
+        """How many clips the set has."""
+        return len(next(iter(self.runs.values()))[0].sets[name].truth)
+
+    def values(self, variant: str, key: Key) -> list[float]:
+        """A figure of each of the variant's runs that has it."""
+        return [self.figures[run.run][key] for run in self.runs[variant] if key in self.figures[run.run]]
+
+    def estimate(self, variant: str, key: Key) -> Estimate | None:
+        """A figure over the variant's seeds; None where any of them has none."""
+        values = self.values(variant, key)
+        if not values or len(values) < len(self.runs[variant]) or not np.isfinite(values).all():
+            return None
+        if len(values) == 1:
+            return Estimate(values[0], None, 1)
+        return Estimate(*metrics.mean_2sigma(values), len(values))
+
+    def observed(self, variant: str, score: str, target: float, rule: str) -> Observed | None:
+        """What a rule's thresholds give on the test split; None where some run has no threshold or accepts nothing."""
+        keys = [Key(q, "test", score, target, rule) for q in ("coverage", "accepted", "accepted_accuracy")]
+        coverage, accepted, accuracy = (self.estimate(variant, key) for key in keys)
+        if not (coverage and accepted and accuracy):
+            return None
+        counts = zip(*(self.values(variant, key) for key in keys[1:]), strict=True)
+        intervals = [accepted_interval(n, a) for n, a in counts]
+        return Observed(
+            coverage,
+            accuracy,
+            accepted_interval(accepted.mean, accuracy.mean),
+            kept=sum(a >= target - TOLERANCE for a in self.values(variant, keys[2])),
+            refuted=sum(i is not None and i.high < target for i in intervals),
+        )
+
+    def to_csv(self) -> str:
+        """Every figure of every run, a row each."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["run", "variant", "seed", *Key._fields, "value"])
+        for variant, runs in self.runs.items():
+            for run in runs:
+                for key, value in self.figures[run.run].items():
+                    row = ["" if part is None else part for part in key]
+                    writer.writerow([run.run, variant, run.seed, *row, "" if np.isnan(value) else f"{value:.8g}"])
+        return out.getvalue()
+
+
+def check_comparable(runs: Sequence[RunScores]) -> None:
+    """Refuse what would compare more than variants.
+
+    Raises
+    ------
+    SettingError : there are no runs; two are of one variant and seed; recipes differ in more than name, variant and
+        seed; words differ; a set was made of other clips for one run than for another.
+    """
+    if not runs:
+        raise SettingError("no runs to compare; expected at least one score file")
+    first = runs[0]
+    seen: dict[tuple[str, int], str] = {}
+    for run in runs:
+        other = seen.setdefault((run.variant, run.seed), run.run)
+        if other != run.run:
+            raise SettingError(
+                f"{other} and {run.run} are both {run.variant} with seed {run.seed}; keep one of the two"
+            )
+        own, others = (Recipe.from_dict(scored.recipe) for scored in (run, first))  # settings added since: defaults
+        if differing := set(own.differences(others)) - {"name", "variant", "seed"}:
+            raise SettingError(
+                f"{run.run} and {first.run} have recipes that differ in {', '.join(sorted(differing))}; "
+                "expected one recipe, in which variant and seed differ"
+            )
+        if run.labels != first.labels:
+            raise SettingError(f"{run.run} and {first.run} know other words; report on them apart")
+        shared = run.keys.keys() & first.keys.keys()
+        if stale := sorted(name for name in shared if run.keys[name] != first.keys[name]):
+            raise SettingError(
+                f"{run.run} and {first.run} were scored on other clips ({', '.join(stale)}); "
+                "score all runs with one command"
+            )

@@ -1,0 +1,217 @@
+"""What the figures say, in sentences that are made from them: nothing here is true of one set of runs alone."""
+
+import math
+from collections.abc import Iterator
+from itertools import product
+
+from kws_edge.model.metadata import SCORES
+from kws_edge.model.variants import VARIANTS
+from kws_export.evaluation.metrics import accuracy_interval
+from kws_export.evaluation.scoring import TARGETS
+from kws_export.report.comparison import Comparison, Estimate, Key
+from kws_export.report.report_tables import (
+    ACCURACY,
+    MAIN_TARGET,
+    PUBLISHED,
+    SET_TITLES,
+    noisy_sets,
+    outside_sets,
+    paper_key,
+)
+from kws_export.report.tables import NONE, Table, percent
+
+SATURATED = 0.01
+"""Share of clips from which on a crowd at 1 is told of."""
+
+
+def findings(c: Comparison) -> list[str]:
+    """One paragraph of markdown each."""
+    return [
+        *_missing(c),
+        *_accuracy(c),
+        *_selective(c),
+        *_saturated(c),
+        *_promises(c),
+        *_halves(c),
+        *_pairs(c),
+        *_outside(c),
+        *_noise(c),
+    ]
+
+
+def agreement_table(c: Comparison) -> Table:
+    """The orders and gaps that the paper reports, beside ours."""
+    rows = []
+    for (v, key), (w, other) in _published_pairs():
+        paper = PUBLISHED[v][key] - PUBLISHED[w][other]
+        ours = difference(c.estimate(v, key), c.estimate(w, other)) if {v, w} <= c.runs.keys() else None
+        names = f"{v} by {key.score} less {w} by {other.score}"
+        rows.append([names, percent(key.target, 1), f"{100 * paper:+.2f}", *_compared(paper, ours)])
+    return Table(
+        "agreement",
+        "Differences that the paper's figures show, beside ours, in points",
+        "Of Acc_total on test by the paper's protocol. The sign agrees or not; `within 2σ`: ours is smaller than twice "
+        "its standard deviation over seeds, so that its sign means little. Without a second seed there is no telling.",
+        ["difference", "target", "paper", "ours", "sign"],
+        rows,
+    )
+
+
+def difference(a: Estimate | None, b: Estimate | None) -> Estimate | None:
+    """Of two independent estimates; the spread of a sum of squares, None where one has no spread."""
+    if a is None or b is None:
+        return None
+    spread = None if a.two_sigma is None or b.two_sigma is None else math.hypot(a.two_sigma, b.two_sigma)
+    return Estimate(a.mean - b.mean, spread, min(a.seeds, b.seeds))
+
+
+def _compared(paper: float, ours: Estimate | None) -> tuple[str, str]:
+    if ours is None:
+        return NONE, NONE
+    agrees = "agrees" if (ours.mean > 0) == (paper > 0) else "differs"
+    if ours.two_sigma is None:
+        return f"{100 * ours.mean:+.2f}", f"{agrees}, one seed"
+    within = ", within 2σ" if abs(ours.mean) < ours.two_sigma else ""
+    return f"{100 * ours.mean:+.2f} ± {100 * ours.two_sigma:.2f}", agrees + within
+
+
+def _published_pairs() -> Iterator[tuple[tuple[str, Key], tuple[str, Key]]]:
+    """At each target: every two of the published scores, in the order of the table."""
+    for target in TARGETS:
+        shown = [(v, paper_key(s, target)) for v in PUBLISHED for s in SCORES if paper_key(s, target) in PUBLISHED[v]]
+        for i, first in enumerate(shown):
+            for second in shown[i + 1 :]:
+                yield first, second
+
+
+def _missing(c: Comparison) -> Iterator[str]:
+    if absent := [v for v in VARIANTS if v not in c.runs]:
+        yield f"Not here, since no finished run of it was scored: {', '.join(f'`{v}`' for v in absent)}."
+
+
+def _accuracy(c: Comparison) -> Iterator[str]:
+    found = {v: e for v in c.runs if (e := c.estimate(v, ACCURACY))}
+    best, worst = max(found, key=lambda v: found[v].mean), min(found, key=lambda v: found[v].mean)
+    n = c.clips("test")
+    low, high = accuracy_interval(round(found[best].mean * n), n)
+    text = (
+        f"**Accuracy.** From {percent(found[worst].mean)} % (`{worst}`) to {percent(found[best].mean)} % (`{best}`) on "
+        f"{n:,} test clips; the 95 % interval of the latter as a proportion is {percent(low)} to {percent(high)} %"
+    )
+    inside = [v for v in found if v != best and found[v].mean >= low]
+    yield text + (f", and {len(inside)} of the other {len(found) - 1} variants lie in it." if len(found) > 1 else ".")
+
+
+def _selective(c: Comparison) -> Iterator[str]:
+    parts = []
+    for target in TARGETS:
+        found = {(v, s): e for v in c.runs for s in SCORES if (e := c.estimate(v, paper_key(s, target)))}
+        (v, s), best = max(found.items(), key=lambda item: item[1].mean)
+        parts.append(f"at {100 * target:.1f} % `{v}` by {s} ({percent(best.mean)})")
+    ahead = [
+        (v, t)
+        for v, t in product(c.runs, TARGETS)
+        if (d := difference(c.estimate(v, paper_key("entropy", t)), c.estimate(v, paper_key("vacuity", t))))
+        and d.mean > 0
+    ]
+    yield (
+        f"**Acc_total.** Largest {', '.join(parts)}. Entropy is ahead of vacuity in {len(ahead)} of "
+        f"{len(c.runs) * len(TARGETS)} pairs of variant and target."
+    )
+
+
+def _saturated(c: Comparison) -> Iterator[str]:
+    shares = {(v, s): e.mean for v in c.runs for s in SCORES if (e := c.estimate(v, Key("saturated", "test", s)))}
+    if crowds := [f"`{v}` by {s} ({percent(x, 1)} %)" for (v, s), x in shares.items() if x >= SATURATED]:
+        yield (
+            f"**Scores that are 1 to the last bit** for {100 * SATURATED:.0f} % of the test clips or more, and so tell "
+            f"nothing among them: {', '.join(crowds)}."
+        )
+
+
+def _promises(c: Comparison) -> Iterator[str]:
+    gaps = [
+        test.mean - validation.mean
+        for v in c.runs
+        if (test := c.estimate(v, ACCURACY)) and (validation := c.estimate(v, Key("accuracy", "validation")))
+    ]
+    yield (
+        f"**The two splits.** Accuracy on test less that on validation is {100 * min(gaps):+.2f} to "
+        f"{100 * max(gaps):+.2f} points, depending on the variant."
+    )
+    for rule, name in (("validation", "the paper's rule"), ("conservative", "the conservative rule")):
+        runs = kept = refuted = without = 0
+        for v, score, target in product(c.runs, SCORES, TARGETS):
+            o, n = c.observed(v, score, target, rule), len(c.runs[v])
+            if o is None:
+                without += n
+            else:
+                runs, kept, refuted = runs + n, kept + o.kept, refuted + o.refuted
+        text = (
+            f"**Promised on validation, seen on test, {name}.** Of {runs} thresholds (run, score and target) {kept} "
+            f"reached their target on test; {refuted} fell short by more than their 95 % interval allows."
+        )
+        left_out = f" {without} more are of a variant, score and target for which some run has no threshold."
+        yield text + (left_out if without else "")
+
+
+def _halves(c: Comparison) -> Iterator[str]:
+    shares = []
+    for rule in ("validation", "conservative"):
+        keys = [Key("halves_kept", "test", s, t, rule) for s, t in product(SCORES, TARGETS)]
+        values = [value for v in c.runs for key in keys for value in c.values(v, key)]
+        shares.append(f"{percent(sum(values) / len(values), 0)} % (least, for one run, score and target: "
+                      f"{percent(min(values), 0)} %)")  # fmt: skip
+    yield (
+        "**The same within one population** (halves of the test split): the paper's rule reaches its target in "
+        f"{shares[0]} of the splits, the conservative rule, or its refusal, in {shares[1]}."
+    )
+
+
+def _pairs(c: Comparison) -> Iterator[str]:
+    parts = []
+    for score in SCORES:
+        gains = [c.pairs[v, t, score] for v, t in product(c.runs, TARGETS)]
+        more, less = (sum(sign * g.coverage.value > 0 and _is_clear(g.coverage) for g in gains) for sign in (1, -1))
+        better, worse = (
+            sum(g.accuracy is not None and sign * g.accuracy.value > 0 and _is_clear(g.accuracy) for g in gains)
+            for sign in (1, -1)
+        )
+        parts.append(
+            f"against {score} alone, coverage is larger in {more} of {len(gains)} pairs of variant and target and "
+            f"smaller in {less}; accepted accuracy is higher in {better} and lower in {worse}"
+        )
+    yield f"**Two thresholds**, counting differences whose 95 % interval excludes 0: {'; '.join(parts)}."
+
+
+def _is_clear(difference: tuple[float, float, float]) -> bool:
+    _, low, high = difference
+    return low > 0 or high < 0
+
+
+def _outside(c: Comparison) -> Iterator[str]:
+    parts = []
+    for name in outside_sets(c):
+        found = {(v, s): e.mean for v in c.runs for s in SCORES if (e := c.estimate(v, Key("auroc", name, s)))}
+        best, worst = max(found, key=lambda k: found[k]), min(found, key=lambda k: found[k])
+        parts.append(
+            f"{SET_TITLES[name]} {percent(found[worst], 1)} (`{worst[0]}`, {worst[1]}) to {percent(found[best], 1)} "
+            f"(`{best[0]}`, {best[1]})"
+        )
+    if parts:
+        yield f"**Outside the vocabulary**, AUROC in %: {'; '.join(parts)}."
+
+
+def _noise(c: Comparison) -> Iterator[str]:
+    parts = []
+    for name in noisy_sets(c):
+        plain = [e.mean for v in c.runs if (e := c.estimate(v, Key("accuracy", name)))]
+        keys = [Key("accepted_accuracy", name, s, MAIN_TARGET, "validation") for s in SCORES]
+        kept = [e.mean for v in c.runs for key in keys if (e := c.estimate(v, key))]
+        if kept:
+            parts.append(
+                f"at {SET_TITLES[name]} accuracy is {percent(min(plain), 1)} to {percent(max(plain), 1)} %, that of "
+                f"what is accepted {percent(min(kept), 1)} to {percent(max(kept), 1)} %"
+            )
+    if parts:
+        yield f"**Noise**, thresholds for {100 * MAIN_TARGET} % from validation: {'; '.join(parts)}."

@@ -1,0 +1,1 @@
+"""Recipes, losses, the optimiser and the loop."""

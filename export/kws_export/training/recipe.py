@@ -1,0 +1,220 @@
+"""A recipe: everything that decides what a training run produces, as one TOML file."""
+
+import math
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from kws_edge.errors import SettingError
+from kws_edge.model.metadata import Padding
+from kws_edge.model.variants import get_variant
+from kws_export.data.augment import Augmentation
+from kws_export.data.negatives import NegativeMix
+
+
+@dataclass(frozen=True, slots=True)
+class Distillation:
+    """What a run learns from another network, beside the labels; distillation.py.
+
+    Attributes
+    ----------
+    teacher : a checkpoint, a run's folder or an exported model of the same classes in the same order, of any size and
+        variant; empty for none. Paths are seen from where the command runs.
+    share : of the data loss that is the distance to the teacher's answers, not to the labels.
+    temperature : how much both answers are softened before they are compared; 1 takes them as they are.
+    """
+
+    teacher: str = ""
+    share: float = 0.5
+    temperature: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if not 0 < self.share <= 1:
+            raise SettingError(f"distillation: share={self.share}; expected above 0, at most 1")
+        if not 1 <= self.temperature <= 20:
+            raise SettingError(f"distillation: temperature={self.temperature}; expected 1 to 20")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What to train and how. The defaults are the design's, but for the epochs, which the machine's time decides.
+
+    Attributes
+    ----------
+    name : of the run and of the model file that it becomes; no spaces or path separators.
+    variant : one of the nine evidential variants.
+    start : what the run takes its first weights from: a checkpoint, such as runs/softmax-base-1/best.pt, or an exported
+        model, such as models/softmax.onnx. Of words that it does not know, the outputs start from random weights; of
+        fewer channels, it is made wider (widen.py).
+        Empty for random weights throughout.
+    labels : the classes, in the order of the outputs: words, `_unknown_`, `_silence_` (splits.py); empty for every
+        word with more than `min_clips` training clips.
+    test_list : the list in the data set that names the test clips, such as official_test_v0.02.txt of the 12-class
+        task; empty for the clips of the test split.
+    min_clips : see `labels`.
+    repeat, channels : R and C of MatchboxNet-3xRxC; channels in multiples of 16.
+    padding : "same", or "valid" for a network that a stream computes hop by hop; see network.py.
+    epochs, batch : length of the run, clips per optimiser step over all processes.
+    seed : of the weights, the sampling and the augmentation.
+    balance : 0 draws clips as they come, 1 draws every word equally often, between them by n^(1 - balance).
+    peak_lr, final_lr, warmup, hold : the warm-up-hold-decay schedule (schedule.py).
+    weight_decay : None for the design's rule, 1e-3 without a KL term and 0 with one.
+    average : 0, or how much of the average of the weights, which is what is validated and exported, stays at each step:
+        at 0.998 it covers about the last 500.
+    augmentation : augment.py.
+    distillation : see there.
+    negatives : windows without a word in every batch, negatives.py; only for variants with φ(e) = e + 1, since where
+        φ(e) = e the data loss leaves the evidence without a scale, and "no evidence" would mean nothing.
+    """
+
+    name: str
+    variant: str
+    start: str = ""
+    labels: tuple[str, ...] = ()
+    test_list: str = ""
+    min_clips: int = 300
+    repeat: int = 1
+    channels: int = 64
+    padding: Padding = "same"
+    epochs: int = 200
+    batch: int = 128
+    seed: int = 1
+    balance: float = 1.0
+    peak_lr: float = 0.05
+    final_lr: float = 0.001
+    warmup: float = 0.05
+    hold: float = 0.45
+    weight_decay: float | None = None
+    average: float = 0.0
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    distillation: Distillation = field(default_factory=Distillation)
+    negatives: NegativeMix = field(default_factory=NegativeMix)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        variant = get_variant(self.variant)
+        if self.negatives.share > 0 and variant.alpha_offset == 0:
+            raise SettingError(
+                f"recipe {self.name}: negatives with variant {self.variant}, where φ(e) = e; "
+                "expected a variant with φ(e) = e + 1, such as plugin_ce"
+            )
+        object.__setattr__(self, "labels", tuple(self.labels))
+        if not self.name or any(c.isspace() or c in "/\\" for c in self.name):
+            raise SettingError(f"recipe name {self.name!r}; expected a text without spaces or path separators")
+        if len(self.labels) == 1 or len(set(self.labels)) < len(self.labels):
+            raise SettingError(f"recipe {self.name}: labels={list(self.labels)}; expected at least 2, all different")
+        for name, least in {"repeat": 1, "epochs": 1, "batch": 1, "seed": 0, "min_clips": 0, "final_lr": 0}.items():
+            if getattr(self, name) < least:
+                raise SettingError(f"recipe {self.name}: {name}={getattr(self, name)}; expected at least {least}")
+        if self.channels < 16 or self.channels % 16:
+            raise SettingError(f"recipe {self.name}: channels={self.channels}; expected a multiple of 16")
+        if self.peak_lr <= 0:
+            raise SettingError(f"recipe {self.name}: peak_lr={self.peak_lr}; expected above 0")
+        if self.weight_decay is not None and self.weight_decay < 0:
+            raise SettingError(f"recipe {self.name}: weight_decay={self.weight_decay}; expected at least 0")
+        if min(self.warmup, self.hold) < 0 or self.warmup + self.hold > 1:
+            raise SettingError(
+                f"recipe {self.name}: warmup={self.warmup}, hold={self.hold}; expected at least 0, together at most 1"
+            )
+        if self.padding == "valid" and self.repeat > 1:
+            raise SettingError(
+                f'recipe {self.name}: padding "valid" with repeat={self.repeat}, where one activation depends on more '
+                "frames than a window has; expected repeat=1"
+            )
+        if not 0 <= self.average < 1:
+            raise SettingError(f"recipe {self.name}: average={self.average}; expected 0 to below 1")
+        if not 0 <= self.balance <= 1:
+            raise SettingError(f"recipe {self.name}: balance={self.balance}; expected 0 to 1")
+
+    @property
+    def decay(self) -> float:
+        """The weight decay that the run uses."""
+        if self.weight_decay is not None:
+            return self.weight_decay
+        return 0.0 if get_variant(self.variant).kl_ramp_epochs else 1e-3
+
+    def differences(self, other: "Recipe") -> list[str]:
+        """The names of the settings in which two recipes differ."""
+        mine, others = self.to_dict(), other.to_dict()
+        return [name for name in mine if mine[name] != others[name]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, for the checkpoint and the model's metadata."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any]) -> "Recipe":
+        """Rebuild from `to_dict` or a parsed TOML file. Raises SettingError for a key or value that cannot be."""
+        settings = dict(settings)
+        tables: dict[str, Any] = {}
+        for name, kind in _TABLES.items():
+            table = settings.pop(name, {})
+            _check(kind, table, f"recipe, [{name}]")
+            if kind is Distillation and table and "teacher" not in table:
+                raise SettingError(
+                    "recipe, [distillation] without a teacher; expected teacher = a file or run to learn from"
+                )
+            tables[name] = table
+        _check(cls, settings, "recipe")
+        if missing := {"name", "variant"} - settings.keys():
+            raise SettingError(f"recipe without {', '.join(sorted(missing))}; a recipe needs a name and a variant")
+        return cls(**settings, **{name: kind(**tables[name]) for name, kind in _TABLES.items()})
+
+    @classmethod
+    def load(cls, path: Path) -> "Recipe":
+        """Read a TOML file. Raises SettingError where it is missing, not TOML, or holds what a recipe cannot."""
+        try:
+            settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SettingError(f"cannot read the recipe {path}: {error.strerror}") from None
+        except ValueError as error:
+            raise SettingError(f"{path} is not a TOML file: {error}") from None
+        return cls.from_dict({"name": path.stem, **settings})
+
+
+_TABLES: dict[str, type[Any]] = {
+    "augmentation": Augmentation,
+    "distillation": Distillation,
+    "negatives": NegativeMix,
+}
+"""The fields that are tables of a recipe's file."""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list | tuple) and all(of(item) for item in value)
+
+
+_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    Padding: (f"one of {', '.join(get_args(Padding))}", lambda value: value in get_args(Padding)),
+    str: ("a text", lambda value: isinstance(value, str)),
+    int: ("a whole number", _is_whole),
+    float: ("a number", _is_number),
+    float | None: ("a number", lambda value: value is None or _is_number(value)),
+    tuple[str, ...]: ("a list of texts", lambda value: _is_list(value, lambda item: isinstance(item, str))),
+    tuple[float, float]: ("a list of two numbers", lambda value: _is_list(value, _is_number)),
+}
+"""A field's type → what to call it, and whether a value from a file is of it."""
+
+
+def _check(cls: type[Any], settings: Any, where: str) -> None:
+    """Refuse unknown keys, and values of another type than the dataclass's field."""
+    known = get_type_hints(cls)
+    if not isinstance(settings, dict):
+        raise SettingError(f"{where}: {settings!r}; expected a table of named values")
+    if unknown := settings.keys() - known:
+        raise SettingError(f"{where}: unknown {', '.join(sorted(unknown))}; expected among {', '.join(sorted(known))}")
+    for name, value in settings.items():
+        kind, fits = _KINDS[known[name]]
+        if not fits(value):
+            raise SettingError(f"{where}: {name}={value!r}; expected {kind}")

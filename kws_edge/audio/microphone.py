@@ -1,0 +1,362 @@
+"""The microphone, through sounddevice and PortAudio, for hours on end.
+
+PortAudio's callback copies its block into a queue and does nothing else; everything else happens in the thread that
+iterates. The queue is bounded: a consumer that is too slow finds it emptied at once, since one long gap can be listened
+around, and many short ones would leave no window whole. A device that falls silent or goes away is reopened.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import soxr
+
+from kws_edge.audio.load import SAMPLE_RATE, SILENCE_PEAK
+from kws_edge.audio.sources import Block
+from kws_edge.errors import DependencyError, DeviceError, SettingError, lacking
+
+F32 = npt.NDArray[np.float32]
+I16 = npt.NDArray[np.int16]
+
+BLOCK_SECONDS: Final = 0.05
+QUEUE_SECONDS: Final = 2.0
+PATIENCE: Final = 2.0
+"""Seconds without a block after which the device counts as dead."""
+RETRIES: Final = 6
+"""Attempts to reopen it, with no block in between, before an error."""
+BACKOFF: Final = 0.5
+"""Seconds before the second attempt; each next one waits twice as long."""
+MUTED: Final = 3.0
+"""Seconds of nothing but zeros after which the input is named as muted. A live converter's last bit moves."""
+
+_POLL = 0.25  # s
+_LOG_EVERY = 10.0  # s
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class InputDevice:
+    """A device that can record.
+
+    Attributes
+    ----------
+    index : what `Microphone(device=...)` takes, as it does a part of the name.
+    name, api : of the device, and of the system's interface to it.
+    channels : the most it gives.
+    rate : its native sample rate, Hz.
+    default : whether `Microphone()` opens it.
+    """
+
+    index: int
+    name: str
+    api: str
+    channels: int
+    rate: int
+    default: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(self)
+
+
+def input_devices(backend: Any = None) -> list[InputDevice]:
+    """The devices that can record.
+
+    Raises
+    ------
+    DependencyError : sounddevice or PortAudio is not installed.
+    """
+    sd = backend or _sounddevice()
+    default = sd.default.device[0]
+    apis = [api["name"] for api in sd.query_hostapis()]
+    return [
+        InputDevice(
+            index=index,
+            name=device["name"],
+            api=apis[device["hostapi"]],
+            channels=device["max_input_channels"],
+            rate=round(device["default_samplerate"]),
+            default=index == default,
+        )
+        for index, device in enumerate(sd.query_devices())
+        if device["max_input_channels"] > 0
+    ]
+
+
+class Microphone:
+    """An input device, as a source of blocks. It is opened when it is iterated, by one thread at a time.
+
+    A device that refuses 16 kHz is opened at its native rate and resampled; one that refuses a single channel, with
+    more, which are averaged, leaving out those that have been silent since it was opened.
+
+    Attributes
+    ----------
+    overflows : how often PortAudio reported that samples were lost before they came here.
+    dropped : samples at 16 kHz that were lost on the way here, as far as their number is known.
+    reopened : how often the device was opened again.
+    problem : what is wrong at the moment, in words; None where all is well.
+    """
+
+    def __init__(
+        self,
+        device: int | str | None = None,
+        *,
+        block: float = BLOCK_SECONDS,
+        queue: float = QUEUE_SECONDS,
+        patience: float = PATIENCE,
+        retries: int = RETRIES,
+        backoff: float = BACKOFF,
+        backend: Any = None,
+    ) -> None:
+        """Prepare to listen.
+
+        Parameters
+        ----------
+        device : index or part of a name, as in `input_devices`; None for the system's default.
+        block : seconds that a callback brings.
+        queue : seconds that wait at most for the consumer.
+        patience, retries, backoff : see the constants of this module.
+        backend : a module like sounddevice.
+
+        Raises
+        ------
+        DependencyError : sounddevice or PortAudio is not installed; the message says what to install.
+        SettingError : a length that is not above 0, or a queue shorter than two blocks.
+        """
+        if not (0 < block <= 1 and 2 * block <= queue < 3600 and patience > block and retries >= 0 and backoff >= 0):
+            raise SettingError(
+                f"block={block}, queue={queue}, patience={patience}, retries={retries}, backoff={backoff}; expected a "
+                "block of up to 1 s, a queue of at least two, a patience longer than one, retries and backoff from 0"
+            )
+        self._sd = backend or _sounddevice()
+        self._device = device
+        self._block, self._patience, self._retries, self._backoff = block, patience, retries, backoff
+        self._inbox = _Inbox(round(queue / block))
+        self._closed = threading.Event()
+        self._stream: Any = None
+        self._changing = threading.Lock()  # held to start or shut the device, since `close` comes at any moment
+        self.overflows = self.dropped = self.reopened = 0
+        self.problem: str | None = None
+        self._warn_overflow, self._warn_drop = _Throttle(), _Throttle()
+
+    @property
+    def lag(self) -> float:
+        """Seconds of sound that wait for the consumer."""
+        return len(self._inbox) * self._block
+
+    def __iter__(self) -> Iterator[Block]:
+        """The blocks, until `close`.
+
+        Raises
+        ------
+        DeviceError : there is no such device, it cannot be opened, or it went away and did not come back.
+        """
+        self._closed.clear()
+        self._open()
+        attempts, last = 0, time.monotonic()
+        try:
+            while not self._closed.is_set():
+                piece = self._inbox.get(min(_POLL, self._patience))
+                if piece:
+                    outage = round((piece.arrived - last - self._block) * SAMPLE_RATE) if attempts else 0
+                    attempts, last = 0, piece.arrived
+                    yield self._convert(piece, outage)
+                elif self._is_dead() and not self._closed.is_set():
+                    attempts += 1
+                    self._reopen(attempts)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Release the device; an iteration in another thread ends."""
+        self._closed.set()
+        self._shut()
+        self._inbox.clear()
+
+    def _open(self) -> None:
+        sd = self._sd
+        try:
+            info = sd.query_devices(self._device, "input")
+        except (sd.PortAudioError, ValueError) as e:
+            names = ", ".join(f"{d.index} {d.name}" for d in input_devices(sd)) or "none: is one plugged in?"
+            raise DeviceError(f"no input device {self._device!r} ({_one_line(e)}); expected one of: {names}") from None
+        self._name, most = info["name"], info["max_input_channels"]
+        rates = dict.fromkeys((SAMPLE_RATE, round(info["default_samplerate"])))
+        refusals = []
+        for rate in rates:
+            for channels in sorted({1, min(2, most), most} - {0}):
+                self._rate, self._channels = rate, channels
+                try:
+                    self._start(info["index"])
+                except (sd.PortAudioError, ValueError) as e:
+                    refusals.append(f"{rate} Hz x {channels}: {_one_line(e)}")
+                    self._shut()
+                    continue
+                self._opened = time.monotonic()
+                self._sounding = np.zeros(channels, np.bool_)
+                self._zeros = 0.0
+                self._start_resampler()
+                return
+        raise DeviceError(
+            f"{self._name} refused every format ({'; '.join(refusals)}); expected an input that no other program holds"
+        )
+
+    def _start(self, index: int) -> None:
+        with self._changing:
+            if self._closed.is_set():
+                return
+            self._stream = self._sd.InputStream(
+                device=index, samplerate=self._rate, channels=self._channels, dtype="int16",
+                blocksize=round(self._block * self._rate), callback=self._callback,
+            )  # fmt: skip
+            self._stream.start()
+
+    def _callback(self, data: I16, frames: int, when: Any, status: Any) -> None:
+        self._inbox.put(data.copy(), overflow=bool(status.input_overflow))
+
+    def _is_dead(self) -> bool:
+        stream = self._stream
+        if stream is None or not stream.active:
+            return True
+        return time.monotonic() - max(self._inbox.arrived, self._opened) > self._patience
+
+    def _reopen(self, attempt: int) -> None:
+        if attempt > self._retries:
+            raise DeviceError(f"{self._name}: no sound after {self._retries} attempts to reopen it; is it plugged in?")
+        self.problem = f"{self._name} went away; reopening it, attempt {attempt} of {self._retries}"
+        _log.warning("%s", self.problem)
+        self._shut()
+        if attempt > 1:
+            self._closed.wait(self._backoff * 2 ** (attempt - 2))
+            # PortAudio looks for devices only when it starts. This would end other streams of the process, so it comes
+            # after an attempt without.
+            self._sd._terminate()
+            self._sd._initialize()
+        if isinstance(self._device, int):
+            self._device = self._name  # indices change as devices come and go
+        try:
+            self._open()
+            self.reopened += 1
+        except DeviceError as e:
+            _log.warning("%s", e)
+
+    def _shut(self) -> None:
+        with self._changing:
+            stream, self._stream = self._stream, None
+        if stream is not None:
+            for release in (stream.abort, stream.close):
+                with contextlib.suppress(self._sd.PortAudioError):  # of a device that is gone
+                    release()
+
+    def _start_resampler(self) -> None:
+        self._resampler = soxr.ResampleStream(self._rate, SAMPLE_RATE, 1) if self._rate != SAMPLE_RATE else None
+
+    def _convert(self, piece: "_Piece", outage: int) -> Block:
+        lost = round(piece.lost * SAMPLE_RATE / self._rate)
+        self.dropped += lost
+        if lost and self._warn_drop.passes():
+            _log.warning("%s: too slow to keep up; %d samples dropped so far", self._name, self.dropped)
+        if piece.overflow:
+            self.overflows += 1
+            if self._warn_overflow.passes():
+                _log.warning("%s: input overflow; %d so far", self._name, self.overflows)
+        dropped = max(lost, outage, int(piece.overflow))
+        if dropped:
+            self._start_resampler()
+        self._watch_for_mute(piece.data)
+        samples = self._down_mix(piece.data)
+        return Block(self._resampler.resample_chunk(samples) if self._resampler else samples, dropped)
+
+    def _down_mix(self, data: I16) -> F32:
+        self._sounding |= data.max(axis=0).astype(np.int32) - data.min(axis=0) >= 2 * SILENCE_PEAK * 32768
+        keep = self._sounding if self._sounding.any() else np.ones(self._channels, np.bool_)
+        return data[:, keep].mean(axis=1, dtype=np.float32) / np.float32(32768)
+
+    def _watch_for_mute(self, data: I16) -> None:
+        self._zeros = 0.0 if data.any() else self._zeros + len(data) / self._rate
+        if self._zeros < MUTED:
+            self.problem = None
+        elif self.problem is None:
+            self.problem = f"{self._name} gives nothing but zeros: it is muted, or this program may not use it"
+            _log.warning("%s", self.problem)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """What one callback brought: int16 [n, channels], what was lost before it, and when it came."""
+
+    data: I16
+    lost: int
+    overflow: bool
+    arrived: float
+
+
+class _Inbox:
+    """The queue between PortAudio's thread and the consumer's; its lock is held for a few instructions only."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._ready = limit, threading.Condition()
+        self._pieces: deque[_Piece] = deque()
+        self.arrived = 0.0
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def put(self, data: I16, *, overflow: bool) -> None:
+        with self._ready:
+            lost = 0
+            if len(self._pieces) >= self._limit:
+                lost = sum(piece.lost + len(piece.data) for piece in self._pieces)
+                overflow |= any(piece.overflow for piece in self._pieces)
+                self._pieces.clear()
+            self.arrived = time.monotonic()
+            self._pieces.append(_Piece(data, lost, overflow, self.arrived))
+            self._ready.notify()
+
+    def get(self, timeout: float) -> _Piece | None:
+        with self._ready:
+            if not self._pieces:
+                self._ready.wait(timeout)
+            return self._pieces.popleft() if self._pieces else None
+
+    def clear(self) -> None:
+        with self._ready:
+            self._pieces.clear()
+
+
+class _Throttle:
+    """Lets one message through in `_LOG_EVERY` seconds."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def passes(self) -> bool:
+        now = time.monotonic()
+        if now - self._last < _LOG_EVERY:
+            return False
+        self._last = now
+        return True
+
+
+def _sounddevice() -> Any:
+    try:
+        import sounddevice
+    except ImportError:
+        raise lacking("the microphone", "sounddevice", "mic") from None
+    except OSError:
+        raise DependencyError(
+            "the microphone needs PortAudio: on Debian, Ubuntu and Raspberry Pi OS, apt install libportaudio2"
+        ) from None
+    return sounddevice
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

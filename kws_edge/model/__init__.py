@@ -1,0 +1,1 @@
+"""One model file and what it says of a clip: features, network, evidence, abstention."""

@@ -1,0 +1,77 @@
+"""Write what a model says of itself into a copy of its file, without the onnx package.
+
+An ONNX file is a protobuf message. The metadata are its fields 14, each a message of a name (field 1) and a text
+(field 2). All others are copied as they are.
+
+Source: ModelProto and StringStringEntryProto of onnx.proto.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from kws_edge.errors import ModelError, SettingError
+from kws_edge.model.metadata import KEY, Metadata
+from kws_edge.model.protobuf import bytes_field, fields, values
+
+_METADATA_PROPS, _NAME, _TEXT = 14, 1, 2
+
+
+def write_copy(source: Path, target: Path, metadata: Metadata, *, overwrite: bool = False) -> None:
+    """Copy a model's file, with other metadata. The copy appears whole or not at all; the source is never touched.
+
+    Raises
+    ------
+    ModelError : the source cannot be read, or is no ONNX file.
+    SettingError : the target is the source, exists and is not to be overwritten, or cannot be written.
+    """
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{source}: {error.strerror}; expected an ONNX file") from None
+    check_target(source, target, overwrite=overwrite)
+    try:
+        changed = with_metadata(data, metadata)
+    except ModelError as error:
+        raise ModelError(f"{source}: {error}") from None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as partial:
+            try:
+                partial.write(changed)
+                partial.close()
+                Path(partial.name).chmod(source.stat().st_mode & 0o666)  # temporary files are for their owner alone
+                os.replace(partial.name, target)
+            except BaseException:
+                Path(partial.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise SettingError(f"cannot write {target}: {error.strerror}") from None
+
+
+def check_target(source: Path, target: Path, *, overwrite: bool) -> None:
+    """Raise SettingError where a copy of `source` must not go to `target`."""
+    if target.suffix != ".onnx":
+        raise SettingError(f"cannot write {target}; expected a name that ends in .onnx")
+    if target.exists():
+        if source.exists() and target.samefile(source):
+            raise SettingError(f"{target} is the model itself; expected another name, for a copy")
+        if not overwrite:
+            raise SettingError(f"{target} exists; expected a new name, or --force (overwrite=True) to write over it")
+
+
+def with_metadata(data: bytes, metadata: Metadata) -> bytes:
+    """The bytes of an ONNX file with these metadata in place of its own. Raises ModelError where it is damaged."""
+    kept = b"".join(
+        data[start:end]
+        for number, start, value, end in fields(data)
+        if number != _METADATA_PROPS or _name(data[value:end]) != KEY.encode()
+    )
+    entry = bytes_field(_NAME, KEY.encode()) + bytes_field(_TEXT, metadata.to_json().encode())
+    return kept + bytes_field(_METADATA_PROPS, entry)
+
+
+def _name(entry: bytes) -> bytes | None:
+    """The name in a metadata entry; of several, the last counts."""
+    names = values(entry, _NAME)
+    return names[-1] if names else None

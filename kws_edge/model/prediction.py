@@ -1,0 +1,100 @@
+"""The answer about one clip or one window: a word, or an abstention that says why."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.model.metadata import Score, is_word
+
+F32 = npt.NDArray[np.float32]
+
+
+class Reason(StrEnum):
+    """Why no label is given; the set is closed."""
+
+    UNCERTAIN = "uncertain"
+    """The network saw the audio, and its uncertainty is above the threshold."""
+    CLIPPED = "clipped"
+    """The same, and the audio is clipped so badly that this may be why."""
+    UNKNOWN_WORD = "unknown_word"
+    """The network has a class for what is none of its words, and is sure of it."""
+    SILENCE = "silence"
+    """There is nothing to hear: digital silence, or a constant; or the network has a class for that, and is sure."""
+    WARMING_UP = "warming_up"
+    """A stream has not yet given a whole window."""
+    INVALID_AUDIO = "invalid_audio"
+    """Samples that are NaN, infinite or far beyond full scale."""
+
+
+def worth_naming(guess: str | None, probability: float, labels: int) -> bool:
+    """Whether a guess is worth telling a person: a word, and a tenth more probable than chance among so many labels."""
+    return guess is not None and is_word(guess) and probability > 1 / labels + 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What a model says about a clip.
+
+    Where the network was not asked (silent samples, warming_up, invalid_audio), `guess` is None, and the numbers are
+    those of no evidence: every logit at its lowest, a uniform probability, vacuity 1 and entropy 1.
+
+    Attributes
+    ----------
+    label : the word; None where the model abstained, so that a caller who forgets to check never acts on a guess.
+    guess : the most probable word, also where the model abstained; or a class that is no word, such as `_unknown_`.
+    probability : of the guess, in (0, 1].
+    alpha : float32 [K], the Dirichlet's parameters in the order of the model's labels, each finite and above 0.
+    vacuity, entropy : uncertainty in (0, 1] and [0, 1].
+    reason : why the model abstained; None where it did not.
+    start, end : where in the audio the window lies that was decided on, in seconds.
+    score : the uncertainty that decided, "entropy" or "vacuity".
+    threshold : the label is withheld where the score is above it.
+    target : the accuracy of accepted clips for which the threshold was chosen, such as 0.995.
+    model : the name of the model.
+    """
+
+    label: str | None
+    guess: str | None
+    probability: float
+    alpha: F32
+    vacuity: float
+    entropy: float
+    reason: Reason | None
+    start: float
+    end: float
+    score: Score
+    threshold: float
+    target: float
+    model: str
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the label was withheld."""
+        return self.reason is not None
+
+    @property
+    def uncertainty(self) -> float:
+        """The value of the score that decided."""
+        return self.vacuity if self.score == "vacuity" else self.entropy
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, without NaN or infinities."""
+        return {
+            "label": self.label,
+            "guess": self.guess,
+            "probability": self.probability,
+            "abstained": self.abstained,
+            "reason": None if self.reason is None else self.reason.value,
+            "start": self.start,
+            "end": self.end,
+            "score": self.score,
+            "threshold": self.threshold,
+            "target": self.target,
+            "vacuity": self.vacuity,
+            "entropy": self.entropy,
+            "alpha": self.alpha.tolist(),
+            "model": self.model,
+        }

@@ -1,0 +1,1 @@
+"""The REST interface: routes, schemas, limits and the errors that clients see."""

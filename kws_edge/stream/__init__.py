@@ -1,0 +1,1 @@
+"""A live stream: hops in, events out, each word once."""

@@ -1,0 +1,433 @@
+"""From hops to events: each spoken word once, and "not sure" once for what might have been a word.
+
+The decision is a function of `hops.Hops` and of the settings alone, so a recording that was traced once can be decided
+again under any settings.
+
+The rule
+--------
+Smoothing: p̂ and the vacuity are averaged over the windows of the last `smoothing` seconds, those without sound or
+before the start counting as no evidence (p̂ uniform, vacuity 1); the entropy is that of the averaged p̂. A hop is
+accepted where every score that has a threshold is at or below it and p̂ of the best label reaches `probability`.
+
+Words: the first accepted hop gives the event, and disarms the decision. It is armed again when, for `rearm` seconds on
+end, a score is above its threshold by `hysteresis` of the way to 1, or another label is the best. Two events are never
+closer than `refractory` seconds. An accepted label outside the chosen words is heard in silence. A label that begins
+with an underscore (`_unknown_`) is no word, and never accepted.
+
+Abstentions: sound that is `SPEECH` above the noise floor makes an episode, which ends with a pause of `PAUSE`. If it
+lasted as long as an utterance may (`MIN_SPEECH` to `MAX_SPEECH`) and no label was accepted in it, there is one event
+without a label, with the numbers of its least uncertain hop. Longer ones (music, a radio) were not said to the device.
+The pause is as long as a word may go on being recognised after its end, so that no word follows its own abstention.
+Where the guess is a word outside the chosen ones that stands out (`prediction.worth_naming`), there is none: "not sure,
+perhaps happy" is no answer to who waits for a yes.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.errors import ModelError, SettingError
+from kws_edge.model import evidence
+from kws_edge.model.keyword_model import DEFAULT_TARGET
+from kws_edge.model.metadata import SCORES, Metadata, is_word
+from kws_edge.model.prediction import Reason, worth_naming
+from kws_edge.model.selection import WITHHOLD_ALL
+from kws_edge.model.variants import get_variant
+from kws_edge.stream.framing import LEVEL_SPAN, Hop, Hops, check_hop, window_seconds
+
+F32 = npt.NDArray[np.float32]
+
+SPEECH: Final = 9.0  # dB above the noise floor
+MIN_SPEECH, MAX_SPEECH = 0.2, 3.0  # s
+PAUSE: Final = 0.6  # s
+MAX_SMOOTHING: Final = 0.9
+"""Seconds; shorter than a window, so that the hops without a window after a gap part what lies before and after it."""
+
+_ROUNDING = 1e-6  # s; durations are differences of times in float64
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Settings of the decision; a calibrated model carries its own. Durations are in seconds, whatever the hop.
+
+    Attributes
+    ----------
+    thresholds : score → the highest uncertainty that is accepted; where there are two, both must hold.
+    labels : label → thresholds that replace those above for that label.
+    probability : the least p̂ that is accepted, 0 to 1.
+    smoothing : over how long the windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
+    hysteresis : how far, of the way from its threshold to 1, a score must rise to arm the decision again, 0 to 1.
+    rearm : for how long it must stay there, or another label be the best, 0 to 10.
+    refractory : the least time between events, 0 to 60.
+    """
+
+    thresholds: Mapping[str, float]
+    labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    probability: float = 0.0
+    smoothing: float = 0.3
+    hysteresis: float = 0.25
+    rearm: float = 0.3
+    refractory: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, with a SettingError that names the field."""
+        if not isinstance(self.labels, Mapping):
+            raise SettingError(f"stream settings: labels={self.labels!r}; expected an object of label to thresholds")
+        for name, thresholds in (("thresholds", self.thresholds), *self.labels.items()):
+            if not isinstance(thresholds, Mapping) or not thresholds or thresholds.keys() - set(SCORES):
+                raise SettingError(
+                    f"stream settings: {name}={thresholds!r}; expected a number for one or both of {', '.join(SCORES)}"
+                )
+            for score, threshold in thresholds.items():
+                _check(f"{name}.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
+        for label, thresholds in self.labels.items():
+            if thresholds.keys() - self.thresholds.keys():
+                raise SettingError(
+                    f"stream settings: {label}={dict(thresholds)}; expected scores among {', '.join(self.thresholds)}"
+                )
+        ranges = {"probability": 1, "smoothing": MAX_SMOOTHING, "hysteresis": 1, "rearm": 10, "refractory": 60}
+        for name, most in ranges.items():
+            _check(name, getattr(self, name), 0, most)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        labels = {label: dict(thresholds) for label, thresholds in self.labels.items()}
+        return asdict(replace(self, thresholds=dict(self.thresholds), labels=labels))
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> "StreamSettings":
+        """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
+        names = {f.name for f in fields(cls)}
+        if settings.keys() != names:
+            missing, unknown = sorted(names - settings.keys()), sorted(settings.keys() - names)
+            raise SettingError(f"stream settings: missing {missing}, unknown {unknown}; expected {sorted(names)}")
+        return cls(**settings)
+
+    @classmethod
+    def of(cls, metadata: Metadata, *, score: str | None = None, target: float | None = None) -> "StreamSettings":
+        """The settings that a model's file gives.
+
+        Those under `stream["settings"]` of its metadata, where it was calibrated on streams. Where it was not, or a
+        score or target is asked for, the thresholds are those calibrated on clips.
+
+        Parameters
+        ----------
+        score : "entropy", "vacuity" or "both"; None for the model's own.
+        target : the accuracy of accepted clips, a fraction; None for `DEFAULT_TARGET`.
+
+        Raises
+        ------
+        SettingError : there is no threshold for this score and target.
+        ModelError : the file's stream settings are malformed.
+        """
+        calibrated = None
+        if metadata.stream is not None:
+            try:
+                calibrated = cls.from_dict(metadata.stream["settings"])
+            except (KeyError, AttributeError, SettingError) as e:
+                raise ModelError(f"model {metadata.name}: stream: {e}; calibrate it again") from None
+            if score is None and target is None:
+                return calibrated
+        scores = SCORES if score == "both" else (score or metadata.score,)
+        thresholds = {s: metadata.threshold(s, DEFAULT_TARGET if target is None else target).threshold for s in scores}
+        return replace(calibrated, thresholds=thresholds, labels={}) if calibrated else cls(thresholds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """A word, or an abstention where there might have been one. Times are seconds of the stream.
+
+    Attributes
+    ----------
+    label : the word; None where the model abstained.
+    guess : the most probable label, also where the model abstained.
+    probability, vacuity, entropy : the smoothed ones, by which was decided.
+    alpha : float32 [K], the Dirichlet that has them.
+    reason : why the model abstained; None where it did not.
+    start, end : an estimate of where the word lies: from where the sound rose out of the noise, or from the start of
+        the window where that is later, to where it last was above it, or the end of the window.
+    time : the end of the hop at which was decided: nothing later than this was known.
+    model : the name of the model.
+    """
+
+    label: str | None
+    guess: str
+    probability: float
+    alpha: F32
+    vacuity: float
+    entropy: float
+    reason: Reason | None
+    start: float
+    end: float
+    time: float
+    model: str
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the label was withheld."""
+        return self.reason is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, without NaN or infinities."""
+        return {
+            "label": self.label,
+            "guess": self.guess,
+            "probability": self.probability,
+            "abstained": self.abstained,
+            "reason": None if self.reason is None else self.reason.value,
+            "start": round(self.start, 3),
+            "end": round(self.end, 3),
+            "time": round(self.time, 3),
+            "vacuity": self.vacuity,
+            "entropy": self.entropy,
+            "alpha": self.alpha.tolist(),
+            "model": self.model,
+        }
+
+
+def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[str]:
+    """The labels that are meant by words in capitals or not; all of them for None.
+
+    Raises
+    ------
+    SettingError : no collection of texts, none at all, or one that is no label, or of which two labels differ by
+        capitals alone and neither is written so.
+    """
+    if words is None:
+        return list(labels)
+    if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
+        example = words if isinstance(words, str) else labels[0]
+        raise SettingError(f"words={_shown(words)}; expected a set or a list of words, such as {{{example!r}}}")
+    chosen, unknown = [], []
+    for word in words:
+        alike = [label for label in labels if label.casefold() == word.casefold()]
+        if word in labels or len(alike) == 1:
+            chosen.append(word if word in labels else alike[0])
+        else:
+            unknown.append(word)
+    if unknown or not chosen:
+        raise SettingError(f"words: {', '.join(unknown) or 'none'}; expected one or more of {', '.join(labels)}")
+    return list(dict.fromkeys(chosen))
+
+
+def told_words(metadata: Metadata, words: Collection[str] | None, *, own_settings: bool) -> list[str]:
+    """The labels that give events: those chosen, or those for which alone the model's own settings hold, or all.
+
+    Raises
+    ------
+    SettingError : as `chosen_labels`.
+    """
+    if words is None and own_settings:
+        words = calibrated_words(metadata)
+    return chosen_labels(words, metadata.labels)
+
+
+def calibrated_words(metadata: Metadata) -> list[str] | None:
+    """The words for which alone the model's stream settings were calibrated; None where for all."""
+    calibration = (metadata.stream or {}).get("calibration")
+    words = calibration.get("words_chosen") if isinstance(calibration, Mapping) else None
+    return None if words is None else chosen_labels(words, metadata.labels)
+
+
+class Smoothed(NamedTuple):
+    """What is decided by, at one hop: the best label's index, p̂ float32 [K], and the two scores."""
+
+    guess: int
+    probability: F32
+    vacuity: float
+    entropy: float
+
+    def score(self, name: str) -> float:
+        """The one of this name, of `metadata.SCORES`."""
+        return self.vacuity if name == "vacuity" else self.entropy
+
+
+@dataclass(slots=True)
+class _Episode:
+    """Sound above the noise floor, and what the network made of it."""
+
+    start: float
+    last: float
+    accepted: bool = False
+    clipped: bool = False
+    best: Smoothed | None = None
+
+
+class Decision:
+    """The rule with its memory. It takes hops in as many pieces as they come; the events are the same."""
+
+    def __init__(
+        self, metadata: Metadata, settings: StreamSettings, hop: float, words: Collection[str] | None = None
+    ) -> None:
+        """Start a stream.
+
+        Parameters
+        ----------
+        words : the labels that give events, as `chosen_labels` takes them; None for all.
+
+        Raises
+        ------
+        SettingError : the words or the settings name a label that the model lacks, or the hop is out of its range.
+        """
+        check_hop(hop, metadata.front_end)
+        self.settings = settings
+        self.hop = hop
+        self._model, self._labels, self._variant = metadata.name, metadata.labels, get_variant(metadata.variant)
+        self._window = window_seconds(metadata)
+        chosen = chosen_labels(words, self._labels)
+        if unknown := sorted(set(settings.labels) - set(self._labels)):
+            raise SettingError(
+                f"stream settings: thresholds for {', '.join(unknown)}; expected labels among {', '.join(self._labels)}"
+            )
+        self._chosen = [label in chosen for label in self._labels]
+        self._is_word = [is_word(label) for label in self._labels]
+        self._limits = [_limits(settings, label) for label in self._labels]
+        self._probability = float(np.float32(settings.probability))
+        self._first_score = next(iter(settings.thresholds))
+        self._smooth = max(1, round(settings.smoothing / hop))
+        self._rearm = max(1, round(settings.rearm / hop))
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        K = len(self._labels)
+        self._past = np.full((self._smooth - 1, K + 1), 1 / K, np.float32)  # p̂ and vacuity of each window
+        self._past[:, K] = 1
+        self._armed = True
+        self._released = 0  # hops on end
+        self._word = -1  # that of the last event
+        self._event_time = -math.inf
+        self._episode: _Episode | None = None
+        self.last: Smoothed | None = None
+
+    def step(self, hops: Hops) -> list[Event]:
+        """The events of the next hops."""
+        events: list[Event] = []
+        columns = (hops.time, hops.level, hops.noise, hops.clipped, hops.heard)
+        rows = zip(self._smoothed(hops.alpha, hops.vacuity), *(column.tolist() for column in columns), strict=True)
+        for now, time, level, noise, clipped, heard in rows:
+            events += self._decide(now, time, clipped=clipped, speech=level > noise + SPEECH, heard=heard)
+        return events
+
+    def hear(self, hop: Hop, alpha: F32, vacuity: F32) -> list[Event]:
+        """The events of the next hop, with what the network says of it, or no evidence: float32 [1, K] and [1]."""
+        (now,) = self._smoothed(alpha, vacuity)
+        speech = hop.level > hop.noise + SPEECH
+        return self._decide(now, hop.time, clipped=hop.clipped, speech=speech, heard=hop.frames is not None)
+
+    def _smoothed(self, alpha: F32, vacuity: F32) -> Iterator[Smoothed]:
+        """What to decide by at each of n hops; each by the same additions in the same order however they come."""
+        n, w, K = len(alpha), self._smooth, len(self._labels)
+        rows = np.empty((w - 1 + n, K + 1), np.float32)
+        rows[: w - 1] = self._past
+        rows[w - 1 :, :K] = evidence.probability(alpha)
+        rows[w - 1 :, K] = vacuity
+        self._past = rows[n:]
+        means = np.empty((n, K + 1), np.float32)
+        for i in range(n):
+            np.add.reduce(rows[i : i + w], axis=0, out=means[i])
+        means /= w
+        p, u = means[:, :K], means[:, K]
+        return map(Smoothed, p.argmax(axis=-1).tolist(), p, u.tolist(), evidence.entropy_of(p).tolist())
+
+    def _decide(self, now: Smoothed, time: float, *, clipped: bool, speech: bool, heard: bool) -> list[Event]:
+        self.last = now
+        best = now.guess
+        accepted, released = self._is_word[best] and now.probability[best] >= self._probability, False
+        for score, limit, release in self._limits[best]:
+            u = now.score(score)
+            accepted = accepted and u <= limit
+            released = released or u > release
+        if accepted and self._episode:
+            self._episode.accepted = True
+        event = self._follow(time, now, clipped=clipped, speech=speech, heard=heard)
+        events = [event] if event else []
+        self._released = self._released + 1 if released or best != self._word else 0
+        self._armed = self._armed or self._released >= self._rearm
+        if accepted and self._armed and time - self._event_time >= self.settings.refractory - _ROUNDING:
+            self._armed, self._released, self._word, self._event_time = False, 0, best, time
+            if self._chosen[best]:
+                events.append(self._event(now, time, self._episode, None))
+        return events
+
+    def _follow(self, time: float, now: Smoothed, *, clipped: bool, speech: bool, heard: bool) -> Event | None:
+        """Carry the episode on; its abstention where it ends without a word."""
+        episode, event = self._episode, None
+        span = max(LEVEL_SPAN, self.hop)
+        if episode and time - (span if speech else 0) - episode.last >= PAUSE - _ROUNDING:
+            length = episode.last - episode.start
+            utterance = MIN_SPEECH - _ROUNDING <= length <= MAX_SPEECH + _ROUNDING
+            if episode.best and utterance and not episode.accepted and self._asked_for(episode.best):
+                known = self._is_word[episode.best.guess]
+                reason = Reason.CLIPPED if episode.clipped else Reason.UNCERTAIN if known else Reason.UNKNOWN_WORD
+                event = self._event(episode.best, time, episode, reason)
+            self._episode = episode = None
+        if speech and not episode:
+            self._episode = episode = _Episode(max(0.0, time - span), time)
+        if episode:
+            episode.last = time if speech else episode.last
+            episode.clipped |= clipped
+            if heard and (episode.best is None or now.score(self._first_score) < episode.best.score(self._first_score)):
+                episode.best = now
+        return event
+
+    def _asked_for(self, smoothed: Smoothed) -> bool:
+        """Whether it may be a chosen word, which it is not where it rather is another one."""
+        guess, p = smoothed.guess, float(smoothed.probability[smoothed.guess])
+        return self._chosen[guess] or not worth_naming(self._labels[guess], p, len(self._labels))
+
+    def _event(self, smoothed: Smoothed, time: float, episode: _Episode | None, reason: Reason | None) -> Event:
+        start, end = max(0.0, time - self._window), time
+        if episode and reason:
+            start, end = episode.start, episode.last
+        elif episode and episode.last > start:
+            start, end = max(start, episode.start), episode.last
+        guess = self._labels[smoothed.guess]
+        return Event(
+            label=None if reason else guess,
+            guess=guess,
+            probability=float(smoothed.probability[smoothed.guess]),
+            alpha=self._alpha(smoothed),
+            vacuity=smoothed.vacuity,
+            entropy=smoothed.entropy,
+            reason=reason,
+            start=start,
+            end=end,
+            time=time,
+            model=self._model,
+        )
+
+    def _alpha(self, smoothed: Smoothed) -> F32:
+        """The Dirichlet of this mean and this vacuity u = K/(Σe + K), which gives Σα."""
+        K = len(self._labels)
+        strength = K / smoothed.vacuity - K * (1 - self._variant.alpha_offset)
+        return np.maximum(smoothed.probability * np.float32(strength), np.finfo(np.float32).tiny)
+
+
+def decide(
+    metadata: Metadata, hops: Hops, settings: StreamSettings, words: Collection[str] | None = None
+) -> list[Event]:
+    """All the events of a recording that was traced (`hops.trace`); parameters and errors are those of `Decision`."""
+    return Decision(metadata, settings, hops.hop, words).step(hops)
+
+
+def _limits(settings: StreamSettings, label: str) -> list[tuple[str, float, float]]:
+    """A label's scores, each with the highest that is accepted and the highest that does not release the decision."""
+    own = settings.labels.get(label, {})
+    t = np.array([own.get(score, threshold) for score, threshold in settings.thresholds.items()], np.float32)
+    release = t + np.float32(settings.hysteresis) * (1 - t)  # in float32, as the scores are
+    return list(zip(settings.thresholds, t.tolist(), release.tolist(), strict=True))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check(name: str, value: float, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise SettingError(f"stream settings: {name}={value!r}; expected a number from {least:g} to {most:g}")

@@ -1,0 +1,296 @@
+"""A stream, hop by hop: samples of any chunking in, one row of numbers per hop out, ready for the decision.
+
+Windows of `WINDOW` samples end one hop apart, the first of them as early as a window can: window j begins at j hops.
+Nothing depends on how the samples were chunked, because work happens only where a hop is complete, on buffers whose
+place and size never change. While nothing is heard above the noise, neither features nor network run.
+
+The gate
+--------
+The level of a hop is the RMS of its last `LEVEL_SPAN` (or of the whole hop where that is longer), mean removed, in
+dBFS. The noise floor is the lowest level lately: it falls at once and rises by `FLOOR_RISE`. A window is heard where
+some level in it is `GATE` above the floor. A room at rest, or steady noise, is not; words that reach a few decibels out
+of the noise are.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.audio.load import CLIP_LEVEL, SAMPLE_RATE, measure
+from kws_edge.errors import SettingError
+from kws_edge.model import evidence
+from kws_edge.model.clips import WINDOW_SECONDS
+from kws_edge.model.features import FrameMFCC, FrontEnd, pad
+from kws_edge.model.keyword_model import MAX_BATCH, KeywordModel
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.variants import get_variant
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+DEFAULT_HOP: Final = 0.1
+MIN_HOP, MAX_HOP = 0.01, 1.0  # seconds
+
+LEVEL_SPAN: Final = 0.1  # s
+LOWEST: Final = -100.0
+"""dBFS; what digital silence counts as."""
+FLOOR_START: Final = -60.0
+"""dBFS, the noise of a quiet room: a word with which a stream starts is then above it."""
+FLOOR_MIN: Final = -65.0
+"""dBFS; below it lies what no microphone gives, so the noise after digital silence must not pass for speech."""
+FLOOR_RISE: Final = 3.0
+"""dB per second. Pauses between syllables hold the floor down; a fan that starts is the floor some seconds later."""
+GATE: Final = 3.0
+"""dB above the floor: steady noise varies by less, over spans of 0.1 s."""
+
+
+class Hop(NamedTuple):
+    """One hop before the network.
+
+    Attributes
+    ----------
+    time : stream time of its last sample, s.
+    level, noise : of the sound and of the noise floor, dBFS.
+    clipped : whether its samples are clipped badly enough to spoil a word.
+    warming_up : less than a window since the start or the last gap.
+    frames : float32 [window_frames, n_mfcc] of the window that ends here, valid until the next hop; None where nothing
+        is heard.
+    new : how many of them, at their end, came since the last hop with frames.
+    """
+
+    time: float
+    level: float
+    noise: float
+    clipped: bool
+    warming_up: bool
+    frames: F32 | None
+    new: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hops:
+    """What the decision needs to know of n hops, times rising.
+
+    Attributes
+    ----------
+    hop : seconds from one to the next, save where samples were lost.
+    time : float64 [n], stream time at the end of each, s.
+    alpha : float32 [n, K]; where the network did not run, that of no evidence.
+    vacuity : float32 [n], 1 where the network did not run.
+    level, noise : float64 [n], dBFS.
+    clipped : bool [n].
+    heard : bool [n], whether the network ran.
+    """
+
+    hop: float
+    time: F64
+    alpha: F32
+    vacuity: F32
+    level: F64
+    noise: F64
+    clipped: Bools
+    heard: Bools
+
+    def __len__(self) -> int:
+        """Count the hops."""
+        return len(self.time)
+
+
+class HopStream:
+    """Cut a stream into hops, with the features of their windows where there is something to hear."""
+
+    def __init__(self, metadata: Metadata, hop: float = DEFAULT_HOP) -> None:
+        """Start a stream at time 0, for a model with these metadata.
+
+        Raises
+        ------
+        SettingError : a hop that is no multiple of the front end's (10 ms), or outside `MIN_HOP` to `MAX_HOP`.
+        """
+        self.front_end = front_end = metadata.front_end
+        self.position = 0  # samples, of the stream's time
+        self._step = check_hop(hop, front_end)  # samples
+        self._n = window_frames(metadata)
+        self._window = (self._n - 1) * front_end.hop + front_end.window
+        self._span = max(self._step, round(LEVEL_SPAN * SAMPLE_RATE))
+        self._samples = _Tail(max(self._window, self._span), self._step, np.float64)
+        self._cut = np.lib.stride_tricks.sliding_window_view(self._samples.rows, front_end.window)
+        self._frames = _Tail(self._n, self.frames_per_hop, np.float32, front_end.n_mfcc)
+        self._mfcc = FrameMFCC(front_end)
+        self.reset()
+
+    def reset(self) -> None:
+        """Start again, at time 0."""
+        self.position = 0
+        self._floor = FLOOR_START
+        self._restart()
+
+    def gap(self, samples: int) -> None:
+        """Let time pass without samples: no window spans it, and the next one begins after it.
+
+        Raises SettingError for less than 0.
+        """
+        if isinstance(samples, bool) or samples < 0:
+            raise SettingError(f"a gap of {samples} samples; expected 0 or more")
+        self.position += samples
+        self._restart()
+
+    def _restart(self) -> None:
+        self._since = 0  # samples since the start or the last gap
+        self._filled = self._step - ((self._window - 1) % self._step + 1)  # so that the first window ends with a hop
+        self._missing = self._n  # frames at the end of the window that are not computed yet
+        self._last_loud = -math.inf  # where a hop last was above the noise, in samples since the restart
+
+    @property
+    def frames_per_hop(self) -> int:
+        """How many frames each hop brings."""
+        return self._step // self.front_end.hop
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether there is less than a window since the start or the last gap."""
+        return self._since < self._window
+
+    def push(self, samples: F32) -> Iterator[Hop]:
+        """Take samples, float32 [n], and give the hops that they complete. The generator must be run to its end."""
+        done = 0
+        while done < len(samples):
+            part = samples[done : done + self._step - self._filled]
+            self._samples.append(len(part))[:] = part
+            self._filled += len(part)
+            self.position += len(part)
+            self._since += len(part)
+            done += len(part)
+            if self._filled == self._step:
+                yield self._complete()
+
+    def _complete(self) -> Hop:
+        self._filled = 0
+        recent = self._samples.last(min(self._span, self._since))
+        power = float(recent @ recent) / len(recent) - (float(np.add.reduce(recent)) / len(recent)) ** 2
+        level = max(LOWEST, 10 * math.log10(max(power, 0) + 1e-20))
+        rise = FLOOR_RISE * self._step / SAMPLE_RATE
+        self._floor = max(FLOOR_MIN, min(level, self._floor + rise))
+        if level > self._floor + GATE:
+            self._last_loud = self._since
+        hop = self._samples.last(min(self._step, self._since))
+        clipped = bool(np.maximum.reduce(np.abs(hop)) >= CLIP_LEVEL) and measure(hop).is_clipped
+        frames, new = None, 0
+        self._frames.append(self.frames_per_hop)
+        self._missing = min(self._n, self._missing + self.frames_per_hop)
+        warming_up = self.warming_up
+        if not warming_up and self._since - self._last_loud < self._window:
+            fe, new, self._missing = self.front_end, self._missing, 0
+            end = self._samples.end - fe.window + 1
+            self._frames.last(new)[:] = self._mfcc(self._cut[end - (new - 1) * fe.hop - 1 : end : fe.hop])
+            frames = self._frames.last(self._n)
+        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, warming_up, frames, new)
+
+
+class _Tail:
+    """The last rows of a sequence that grows, as one stretch of memory; it is moved back only now and then.
+
+    Attributes
+    ----------
+    rows : [many, width] or [many], where the sequence lies; it stays in place.
+    end : where in `rows` the sequence ends.
+    """
+
+    def __init__(self, keep: int, most: int, dtype: type, *width: int) -> None:
+        """Keep so many rows, at first zeros; `most` is how many are appended at a time."""
+        self.rows: npt.NDArray[Any] = np.zeros((4 * (keep + most), *width), dtype)
+        self._keep = self.end = keep
+
+    def append(self, n: int) -> npt.NDArray[Any]:
+        """Make room for n more rows and give the room, to be filled."""
+        if self.end + n > len(self.rows):
+            self.rows[: self._keep] = self.last(self._keep)
+            self.end = self._keep
+        self.end += n
+        return self.last(n)
+
+    def last(self, n: int) -> npt.NDArray[Any]:
+        """The last n rows, at most as many as are kept."""
+        return self.rows[self.end - n : self.end]
+
+
+def check_hop(hop: float, front_end: FrontEnd) -> int:
+    """A hop in samples. Raises SettingError where it is no multiple of the front end's, or outside its range."""
+    unit = front_end.hop / SAMPLE_RATE
+    is_number = isinstance(hop, int | float) and not isinstance(hop, bool)
+    frames = round(hop / unit) if is_number and MIN_HOP <= hop <= MAX_HOP else 0
+    if not frames or abs(frames * unit - hop) > 1e-9:
+        raise SettingError(f"hop={hop!r} s; expected a multiple of {unit:g} s from {MIN_HOP:g} to {MAX_HOP:g}")
+    return frames * front_end.hop
+
+
+@lru_cache(maxsize=4)
+def no_evidence(K: int, variant: str) -> F32:
+    """The α of no evidence, float32 [K], where the network is not asked. Read-only."""
+    alpha = evidence.alpha(np.full(K, -evidence.LOGIT_LIMIT, np.float32), get_variant(variant)).astype(np.float32)
+    alpha.flags.writeable = False
+    return alpha
+
+
+def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) -> Hops:
+    """Run the network over a whole recording, in batches; `decision.decide` then turns it into events.
+
+    For sweeps over settings: the network, which costs most, runs once. Its numbers are those of a `Spotter` to within
+    float32's rounding, since batches are summed in another order.
+
+    Parameters
+    ----------
+    blocks : float32 [n] each, mono at 16 kHz, such as `audio.read_blocks` gives.
+    """
+    stream = HopStream(model.metadata, hop)
+    hops: list[Hop] = []
+    alphas: list[F32] = []
+    vacuities: list[np.float32] = []
+    waiting: list[tuple[int, F32]] = []  # a hop and its features
+
+    def run() -> None:
+        outputs = model.run(np.stack([features for _, features in waiting]))
+        for (i, _), alpha, vacuity in zip(waiting, outputs.alpha, outputs.vacuity, strict=True):
+            alphas[i], vacuities[i] = alpha, vacuity
+        waiting.clear()
+
+    nothing = no_evidence(len(model.labels), model.metadata.variant)
+    for block in blocks:
+        for h in stream.push(block):
+            if h.frames is not None:
+                waiting.append((len(hops), pad(h.frames, model.metadata.front_end)))
+            hops.append(h)
+            alphas.append(nothing)
+            vacuities.append(np.float32(1))
+            if len(waiting) == MAX_BATCH:
+                run()
+    if waiting:
+        run()
+    alpha = np.array(alphas, np.float32).reshape(len(hops), len(model.labels))
+    return Hops(
+        hop=hop,
+        time=np.array([h.time for h in hops], np.float64),
+        alpha=alpha,
+        vacuity=np.array(vacuities, np.float32),
+        level=np.array([h.level for h in hops], np.float64),
+        noise=np.array([h.noise for h in hops], np.float64),
+        clipped=np.array([h.clipped for h in hops], np.bool_),
+        heard=np.array([h.frames is not None for h in hops], np.bool_),
+    )
+
+
+def window_frames(metadata: Metadata) -> int:
+    """How many frames of sound a window of a stream has: those of a clip, or all that the network takes in."""
+    fe = metadata.front_end
+    return fe.frames if metadata.padding == "valid" else fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE))
+
+
+def window_seconds(metadata: Metadata) -> float:
+    """From the first to the last sample that a window's frames see: 0.995 or 1.295 s."""
+    fe = metadata.front_end
+    return ((window_frames(metadata) - 1) * fe.hop + fe.window) / SAMPLE_RATE

@@ -1,0 +1,249 @@
+"""The live stream: push samples, get events.
+
+spotter = Spotter(KeywordModel.load(), words={"yes", "no"})
+for event in spotter.listen(Microphone()):
+    print(f"{event.end:.1f} s", event.label or f"not sure ({event.reason})")
+"""
+
+import io
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.audio.load import MAX_PEAK, SAMPLE_RATE
+from kws_edge.audio.sources import AudioSource
+from kws_edge.errors import AudioError, SettingError
+from kws_edge.model.features import pad
+from kws_edge.model.keyword_model import KeywordModel, Outputs
+from kws_edge.stream.decision import Decision, Event, StreamSettings, told_words
+from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, no_evidence, window_seconds
+from kws_edge.stream.incremental import Steps, has_steps
+
+F32 = npt.NDArray[np.float32]
+Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
+
+
+class State(StrEnum):
+    """What a stream is at."""
+
+    WARMING_UP = "warming_up"
+    """There is less than one window since the start or the last gap: no event can come."""
+    SILENCE = "silence"
+    """Nothing is above the noise: the network rests."""
+    LISTENING = "listening"
+    """The network looks at every window."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The last hop, for displays.
+
+    Attributes
+    ----------
+    time : stream time of its end, s.
+    state : what the stream was at.
+    level, noise : of the sound and of the noise floor, dBFS, at least -100.
+    probability : float32 [K], smoothed as the decision sees it, in the order of the model's labels.
+    vacuity, entropy : the same.
+    """
+
+    time: float
+    state: State
+    level: float
+    noise: float
+    probability: F32
+    vacuity: float
+    entropy: float
+
+
+class Spotter:
+    """One stream through one model, which may be shared. Not for use by several threads at once.
+
+    Time is stream time: the samples pushed, and those reported lost, over 16 000 Hz. The events do not depend on how
+    the samples are chunked.
+
+    Attributes
+    ----------
+    model, settings, words, hop : as given, or as found in the model's file.
+    last : the last hop; None before the first.
+    """
+
+    def __init__(
+        self,
+        model: KeywordModel,
+        *,
+        words: Collection[str] | None = None,
+        hop: float = DEFAULT_HOP,
+        score: Literal["entropy", "vacuity", "both"] | None = None,
+        target: float | None = None,
+        settings: StreamSettings | None = None,
+    ) -> None:
+        """Start a stream.
+
+        Parameters
+        ----------
+        words : the labels that give events, such as {"yes", "no"}, in capitals or not; None for those that the stream
+            settings in the model's file were calibrated for, where it is these that are used, else for all. Others are
+            recognised in silence, and so is what is not sure to be one of them: an abstention is an event where its
+            guess is a chosen word, or stands out so little that it may be anything.
+        hop : seconds between the windows that the network sees, 0.01 to 1, a multiple of 0.01.
+        score, target : which clip thresholds to use; None for the model's stream settings, or its own score at 0.995
+            where it was not calibrated on streams.
+        settings : all settings of the decision, instead of those in the model's file.
+
+        Raises
+        ------
+        SettingError : a model that is none, unknown words, score or target, a hop out of range, or settings beside a
+            score or target.
+        ModelError : the stream settings in the model's file are malformed.
+        """
+        if not isinstance(model, KeywordModel):
+            how = f"KeywordModel.load({model!r})" if isinstance(model, str) else "KeywordModel.load()"
+            raise SettingError(f"model of type {type(model).__name__}; expected a KeywordModel, such as {how}")
+        if settings is not None and not (score is None and target is None):
+            raise SettingError("settings beside a score or target; expected one or the other: settings hold thresholds")
+        self.model, self.hop = model, hop
+        self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
+        own = settings is None and score is None and target is None
+        self.words = tuple(told_words(model.metadata, words, own_settings=own))
+        self._hops = HopStream(model.metadata, hop)
+        self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
+        self._decision = Decision(model.metadata, self.settings, hop, self.words)
+        K = len(model.labels)
+        self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new: time 0, nothing heard, ready to fire."""
+        self._hops.reset()
+        self._decision.reset()
+        self.last: Snapshot | None = None
+
+    @property
+    def state(self) -> State:
+        """What the stream is at."""
+        return State.WARMING_UP if self._hops.warming_up or self.last is None else self.last.state
+
+    @property
+    def time(self) -> float:
+        """Stream time, s: the end of the last sample pushed."""
+        return self._hops.position / SAMPLE_RATE
+
+    def push(self, samples: Samples) -> list[Event]:
+        """Take the next samples, as many as there are, and give the events that they bring, which may be none.
+
+        Parameters
+        ----------
+        samples : mono at 16 kHz: int16 [n], floating point [n] with a full scale of ±1, or the bytes of int16,
+            little-endian.
+
+        Raises
+        ------
+        AudioError : of another type or shape, an odd number of bytes, or samples that are NaN, infinite or far beyond
+            full scale. None of them is then taken, and the stream may go on; `gap` tells it of the loss.
+        """
+        events: list[Event] = []
+        for hop in self._hops.push(_as_float(samples)):
+            events += self._decide(hop)
+        return events
+
+    def gap(self, samples: int) -> None:
+        """Tell that samples were lost before the next push: time passes, and no window spans the loss.
+
+        Raises SettingError for less than 0; 0 is a loss of unknown length that takes no time.
+        """
+        self._hops.gap(samples)
+
+    def finish(self) -> list[Event]:
+        """End the stream with silence, so that a word at its very end is seen whole and decided on."""
+        return self.push(self.closing_silence)
+
+    @property
+    def closing_silence(self) -> F32:
+        """What `finish` ends a stream with: a second, or a window where that is longer, as zeros, float32 [n]."""
+        return np.zeros(round(max(1.0, window_seconds(self.model.metadata)) * SAMPLE_RATE), np.float32)
+
+    def listen(self, source: AudioSource) -> Iterator[Event]:
+        """The events of a source, until it ends; it is closed then, and when the iteration is given up.
+
+        Raises SettingError for what is no source. Other errors are those of the source.
+        """
+        if not (isinstance(source, Iterable) and hasattr(source, "close")) or isinstance(source, io.IOBase):
+            raise SettingError(f"a source of type {type(source).__name__}; expected {_source_for(source)}")
+        return self._listen(source)
+
+    def _listen(self, source: AudioSource) -> Iterator[Event]:
+        try:
+            for block in source:
+                if block.dropped:
+                    self.gap(block.dropped)
+                yield from self.push(block.samples)
+            yield from self.finish()
+        finally:
+            source.close()
+
+    async def alisten(self, source: AudioSource) -> AsyncIterator[Event]:
+        """The same for `async for`: the source and the network run in a thread, so the loop is never held up."""
+        import asyncio
+
+        events = self.listen(source)
+        try:
+            while (event := await asyncio.to_thread(next, events, None)) is not None:
+                yield event
+        finally:
+            source.close()  # which also ends the thread, where this is cancelled while it waits
+
+    def _decide(self, hop: Hop) -> list[Event]:
+        if hop.frames is None:
+            state = State.WARMING_UP if hop.warming_up else State.SILENCE
+            alpha, vacuity = self._nothing
+        else:
+            state, outputs = State.LISTENING, self._ask(hop.frames, hop.new)
+            alpha, vacuity = outputs.alpha, outputs.vacuity
+        events = self._decision.hear(hop, alpha, vacuity)
+        now = self._decision.last
+        assert now is not None  # a step sets it
+        self.last = Snapshot(hop.time, state, hop.level, hop.noise, now.probability, now.vacuity, now.entropy)
+        return events
+
+    def _ask(self, frames: F32, new: int) -> Outputs:
+        """What the network says of the window of these frames, the last `new` of which it has not seen."""
+        if self._steps:
+            return self._steps.push(frames[-new:])
+        return self.model.run(pad(frames, self.model.metadata.front_end)[np.newaxis])
+
+
+def _source_for(given: object) -> str:
+    """What to listen to instead of what was given, in words."""
+    if isinstance(given, np.ndarray | bytes | bytearray | memoryview):
+        return "an AudioSource, such as WavFile(path); samples go to push(samples)"
+    return "an AudioSource, such as WavFile(path), StandardInput() or Microphone()"
+
+
+def _as_float(samples: Samples) -> F32:
+    if isinstance(samples, bytes | bytearray | memoryview):
+        data = bytes(samples)
+        if len(data) % 2:
+            raise AudioError(f"{len(data)} bytes; expected an even number: 16-bit samples")
+        samples = np.frombuffer(data, "<i2")
+    if not isinstance(samples, np.ndarray):
+        raise AudioError(
+            f"samples of type {type(samples).__name__}; expected a numpy array, int16 or floating point [n], mono at "
+            "16 kHz, or bytes of int16; for a file, listen(WavFile(path))"
+        )
+    if samples.ndim != 1 or not (samples.dtype == np.int16 or samples.dtype.kind == "f"):
+        raise AudioError(
+            f"samples {samples.dtype} {list(samples.shape)}; expected int16 or floating point [n], mono at 16 kHz"
+        )
+    if samples.dtype.kind == "i":
+        return samples.astype(np.float32) / np.float32(32768)
+    peak = float(np.maximum.reduce(np.abs(samples), initial=0))
+    if not peak <= MAX_PEAK:
+        raise AudioError(
+            f"samples of up to {peak:g}; expected finite numbers with a full scale of ±1 (at most {MAX_PEAK:g})"
+        )
+    return samples.astype(np.float32, copy=False)

@@ -1,0 +1,1 @@
+"""Measure a stream on recordings and choose its thresholds from them."""

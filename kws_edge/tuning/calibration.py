@@ -1,0 +1,297 @@
+"""Choose the thresholds of a stream's decision from recordings: how many words are found, and what that costs.
+
+The network runs once over each recording (`hops.trace`); what it gave is then decided on under every candidate. That
+gives the trade-off curve: words that are not found, against false accepts per hour where no word is said.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.errors import SettingError
+from kws_edge.model import evidence
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import Metadata, Score
+from kws_edge.stream.decision import StreamSettings, decide
+from kws_edge.stream.framing import DEFAULT_HOP, Hops, trace
+from kws_edge.tuning.evaluation import Report, evaluate
+from kws_edge.tuning.soundscape import Word
+
+F32 = npt.NDArray[np.float32]
+
+CANDIDATES: Final = 48
+"""Thresholds that are tried for each score and smoothing: enough for steps of 2 % of the words."""
+PRIOR: Final = 5.0
+"""False accepts that every label is taken to have had before any was seen (`per_label`)."""
+PRICES: Final = 40
+"""Prices of a false accept that are tried there, from a thousand hits to a thousandth of one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """A recording as the network saw it, and what was said in it.
+
+    Attributes
+    ----------
+    name : of the recording, or of the folder whose recordings it joins.
+    hops : what the network gave.
+    words : where it has words. Recordings without words may have some, where an event is then no false accept.
+    """
+
+    name: str
+    hops: Hops
+    words: tuple[Word, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """How long it is, to a hop."""
+        return float(self.hops.time[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What some settings give: `words` where words are said, `negatives` by name where none are."""
+
+    settings: StreamSettings
+    words: Report
+    negatives: dict[str, Report]
+
+    @property
+    def false_accepts_per_hour(self) -> float:
+        """That of the recording without words where it is highest: the others do not dilute it."""
+        return max(3600 * report.false_accepts / report.seconds for report in self.negatives.values())
+
+    @property
+    def miss_rate(self) -> float:
+        """The share of the words without a hit."""
+        return 1 - self.words.hits / self.words.words
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "settings": self.settings.to_dict(),
+            "miss_rate": self.miss_rate,
+            "false_accepts_per_hour": self.false_accepts_per_hour,
+            "words": self.words.to_dict(),
+            "negatives": {name: report.to_dict() for name, report in self.negatives.items()},
+        }
+
+
+def trace_stream(
+    model: KeywordModel, stretches: Iterable[tuple[F32, Iterable[Word]]], name: str, hop: float = DEFAULT_HOP
+) -> Traced:
+    """Run the network over a stream that comes in stretches, float32 [n], with the words in each; times in the stream.
+
+    Raises
+    ------
+    SettingError : the stream is shorter than a hop, or the hop is out of its range.
+    """
+    words: list[Word] = []
+
+    def blocks() -> Iterator[F32]:
+        for samples, said in stretches:
+            words.extend(said)
+            yield samples
+
+    hops = trace(model, blocks(), hop)
+    if not len(hops):
+        raise SettingError(f"{name}: shorter than a hop of {hop} s; expected more")
+    return Traced(name, hops, tuple(words))
+
+
+def assess(
+    metadata: Metadata, recordings: Iterable[Traced], settings: StreamSettings, words: Collection[str] | None = None
+) -> Report:
+    """What some settings give on recordings, added up; `words` are the labels that give events, None for all."""
+    labels = metadata.labels if words is None else words
+    total = Report(0.0)
+    for recording in recordings:
+        events = decide(metadata, recording.hops, settings, words)
+        total += evaluate(events, recording.words, recording.seconds, labels)
+    return total
+
+
+def weigh(
+    metadata: Metadata,
+    positives: Iterable[Traced],
+    negatives: Iterable[Traced],
+    settings: StreamSettings,
+    words: Collection[str] | None = None,
+) -> Point:
+    """What some settings give on recordings with words, and on each of those without."""
+    reports = {n.name: assess(metadata, [n], settings, words) for n in negatives}
+    return Point(settings, assess(metadata, positives, settings, words), reports)
+
+
+def candidates(
+    metadata: Metadata,
+    positives: Sequence[Traced],
+    negatives: Sequence[Traced],
+    scores: Sequence[Score],
+    words: Collection[str] | None = None,
+) -> list[dict[str, float]]:
+    """Thresholds worth trying, rising: at most 2 CANDIDATES + 1, each for all of the scores.
+
+    Half of them are spread evenly over the scores of windows with words, which moves the misses; half over the lowest
+    scores where no word is said, ever closer to the lowest, which moves the false accepts. The first accepts nothing
+    that was seen without words. A second score gets the threshold that accepts as many windows with words as the first.
+
+    Parameters
+    ----------
+    words : the labels that give events; windows in which another is the best do not count. None for all.
+
+    Raises
+    ------
+    SettingError : none of the words is heard.
+    """
+    wanted = np.array([label in (metadata.labels if words is None else words) for label in metadata.labels])
+
+    def windows(recordings: Sequence[Traced], score: Score, *, at_words: bool) -> F32:
+        found = [np.empty(0, np.float32)]
+        for recording in recordings:
+            hops = recording.hops
+            values = hops.vacuity if score == "vacuity" else evidence.entropy(hops.alpha)
+            chosen = hops.heard & wanted[hops.alpha.argmax(axis=-1)]
+            near = np.zeros(len(hops), np.bool_)
+            for word in recording.words:
+                span = (word.end, word.end + 0.5) if at_words else (word.start, word.end + 1.0)  # whole, or in part
+                near[slice(*np.searchsorted(hops.time, span))] = True
+            found.append(values[chosen & (near if at_words else ~near)])
+        return np.sort(np.concatenate(found))
+
+    leading, *others = scores
+    with_words, without = windows(positives, leading, at_words=True), windows(negatives, leading, at_words=False)
+    if not len(with_words):
+        raise SettingError(
+            "nothing is above the noise where words are said; expected recordings of words that are heard"
+        )
+    chosen = [np.quantile(with_words, np.linspace(0, 1, CANDIDATES))]
+    if len(without):
+        ranks = np.geomspace(1, len(without), CANDIDATES).round().astype(np.int64) - 1
+        chosen += [without[ranks], without[:1] * np.float32(0.999)]
+    thresholds = np.unique(np.concatenate(chosen).astype(np.float32))
+    accepted = np.searchsorted(with_words, thresholds, side="right") / len(with_words)
+    columns: dict[str, F32] = {leading: thresholds}
+    for score in others:
+        columns[score] = np.quantile(windows(positives, score, at_words=True), accepted)
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def trade_off(
+    metadata: Metadata,
+    positives: Sequence[Traced],
+    negatives: Sequence[Traced],
+    settings: StreamSettings,
+    thresholds: Iterable[Mapping[str, float]],
+    words: Collection[str] | None = None,
+    *,
+    until: float = math.inf,
+    progress: Callable[[], None] = lambda: None,
+) -> list[Point]:
+    """Decide on all recordings at each of the thresholds.
+
+    Parameters
+    ----------
+    positives, negatives : recordings with words, and without.
+    settings : all but the thresholds, which are replaced; those of single labels are dropped.
+    thresholds : rising, as `candidates` gives them.
+    words : the labels that give events; None for all.
+    until : false accepts per hour after which the rest is left out: what is beyond interests nobody.
+    progress : called for each of the thresholds.
+
+    Raises
+    ------
+    SettingError : there are no words to find, or no recordings without words.
+    """
+    labels = metadata.labels if words is None else words
+    if not negatives or not any(word.label in labels for recording in positives for word in recording.words):
+        raise SettingError("nothing to weigh; expected recordings with words of the model, and recordings without")
+    points: list[Point] = []
+    for candidate in thresholds:
+        if not points or points[-1].false_accepts_per_hour <= until:
+            changed = replace(settings, thresholds=dict(candidate), labels={})
+            points.append(weigh(metadata, positives, negatives, changed, words))
+        progress()
+    return points
+
+
+def per_label(points: Sequence[Point]) -> list[StreamSettings]:
+    """Share the false accepts out among the labels: settings with thresholds for each, false accepts rising.
+
+    For each price λ of a false accept, in hits, every label gets the thresholds, among those of the points, at which
+    its hits less λ times its false accepts are most. What is seen of one label's false accepts is little, and where it
+    is none that shows next to nothing, so it is drawn towards the average label: `PRIOR` is added to the count of each
+    before the total is shared out.
+
+    Parameters
+    ----------
+    points : what one `trade_off` gave, thresholds rising.
+    """
+    labels = sorted(set().union(*(p.words.words_of.keys() for p in points)))
+    hits = np.array([[p.words.hits_of[label] for label in labels] for p in points])
+    counts = [sum((n.false_accepts_of for n in p.negatives.values()), Counter[str]()) for p in points]
+    fired = np.maximum.accumulate([[count[label] for label in labels] for count in counts])
+    total = fired.sum(axis=1, keepdims=True)
+    # At a total of 0 the next one would be the first.
+    cost = (total + 1) * (fired + PRIOR) / (total + PRIOR * len(labels))
+    found: dict[tuple[int, ...], StreamSettings] = {}
+    for price in np.geomspace(1e3, 1e-3, PRICES):
+        best = (hits - price * cost).argmax(axis=0).tolist()
+        common = points[int((hits - price * cost).sum(axis=1).argmax())].settings
+        own = {label: points[i].settings.thresholds for label, i in zip(labels, best, strict=True)}
+        differing = {label: dict(t) for label, t in own.items() if t != common.thresholds}
+        found.setdefault(tuple(best), replace(common, labels=differing))
+    return list(found.values())
+
+
+def best(points: Iterable[Point], false_accepts_per_hour: float) -> Point | None:
+    """The point with the most hits of those that hold the limit on every recording without words.
+
+    Of points with equal hits, the one with the fewest false accepts, and of those the one with the fewest wrong labels
+    on or between the words. None where no point holds the limit and finds a word.
+    """
+    held = [p for p in points if p.false_accepts_per_hour <= false_accepts_per_hour and p.words.hits]
+    return min(held, key=_order, default=None)
+
+
+def choose(curves: Iterable[Iterable[Point]], false_accepts_per_hour: float) -> Point:
+    """The best point of several curves, such as one for each smoothing and score.
+
+    Longer smoothing answers later, and thresholds for each label are fitted to more chance; so of the curves that come
+    within one standard error of the most hits, the one with the shortest smoothing is taken, and of these one with
+    the same thresholds for all labels.
+
+    Raises
+    ------
+    SettingError : no point holds the limit and finds a word.
+    """
+    found = [point for points in curves if (point := best(points, false_accepts_per_hour))]
+    if not found:
+        raise SettingError(
+            f"no threshold finds a word with {false_accepts_per_hour:g} false accepts per hour or fewer; expected a "
+            "higher limit, or recordings without words in which the model hears none"
+        )
+    most = max(found, key=lambda p: p.words.hits)
+    least = most.words.hits - math.sqrt(most.words.hits * most.miss_rate)
+    close = [p for p in found if p.words.hits >= least]
+    return min(close, key=lambda p: (p.settings.smoothing, bool(p.settings.labels), *_order(p)))
+
+
+def frontier(points: Iterable[Point]) -> list[Point]:
+    """The trade-off curve: the points that none beats in both hits and false accepts, false accepts rising."""
+    curve: list[Point] = []
+    for p in sorted(points, key=lambda p: (p.false_accepts_per_hour, *_order(p))):
+        if not curve or p.words.hits > curve[-1].words.hits:
+            curve.append(p)
+    return curve
+
+
+def _order(point: Point) -> tuple[int, float, int]:
+    """Rises from better to worse: more hits, fewer false accepts, fewer wrong labels on or between the words."""
+    return -point.words.hits, point.false_accepts_per_hour, point.words.wrong + point.words.false_accepts

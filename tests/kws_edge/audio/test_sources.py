@@ -1,0 +1,513 @@
+"""Where streams come from: files, standard input and the microphone, the last with a stand-in for sounddevice."""
+
+import io
+import logging
+import subprocess
+import sys
+import threading
+import time
+import wave
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import assume, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from kws_edge.audio.load import SAMPLE_RATE, load
+from kws_edge.audio.microphone import Microphone, input_devices
+from kws_edge.audio.sources import Block, StandardInput, WavFile
+from kws_edge.errors import AudioError, DependencyError, DeviceError, SettingError
+
+
+def sine(frequency: float, seconds: float, rate: int = SAMPLE_RATE) -> Any:
+    return (0.3 * np.sin(2 * np.pi * frequency * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
+
+
+def joined(blocks: Any) -> Any:
+    return np.concatenate([block.samples for block in blocks] or [np.empty(0, np.float32)])
+
+
+# Files
+
+
+def test_a_file_gives_the_samples_of_the_clip(tmp_path: Path) -> None:
+    path = tmp_path / "stereo.wav"
+    soundfile.write(path, np.stack([sine(440, 0.73, 44_100)] * 2, axis=1), 44_100)
+    blocks = list(WavFile(path))
+    assert np.array_equal(joined(blocks), load(path).samples)
+    assert all(block.samples.dtype == np.float32 and not block.dropped for block in blocks)
+
+
+def test_a_file_that_is_no_audio_is_refused() -> None:
+    with pytest.raises(AudioError, match="nowhere"):
+        list(WavFile("nowhere.wav"))
+
+
+def test_in_real_time_no_block_comes_before_its_end(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", sine(440, 0.35), SAMPLE_RATE)
+    start, heard = time.monotonic(), 0
+    for block in WavFile(tmp_path / "a.wav", realtime=True):
+        heard += len(block.samples)
+        assert time.monotonic() - start >= heard / SAMPLE_RATE
+    assert heard == 0.35 * SAMPLE_RATE
+
+
+def test_a_closed_file_ends(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", sine(440, 1), SAMPLE_RATE)
+    source = WavFile(tmp_path / "a.wav")
+    blocks = iter(source)
+    next(blocks)
+    source.close()
+    assert list(blocks) == []
+
+
+# Standard input
+
+
+class Pipe(io.RawIOBase):
+    """Gives its bytes in pieces of the sizes asked of it, as a pipe does."""
+
+    def __init__(self, data: bytes, sizes: list[int]) -> None:
+        self.data, self.sizes, self.at, self.reads = data, sizes, 0, 0
+
+    def read(self, n: int = -1) -> bytes:
+        n = min(n, self.sizes[self.reads % len(self.sizes)])
+        self.reads += 1
+        piece = self.data[self.at : self.at + n]
+        self.at += len(piece)
+        return piece
+
+
+def pcm(samples: Any) -> bytes:
+    return (samples * 32767).astype("<i2").tobytes()
+
+
+def with_header(data: bytes, rate: int = SAMPLE_RATE, channels: int = 1, width: int = 2) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(channels)
+        out.setsampwidth(width)
+        out.setframerate(rate)
+        out.writeframes(data)
+    return file.getvalue()
+
+
+@given(st.binary(max_size=5000), st.lists(st.integers(1, 999), min_size=1, max_size=5))
+@hypothesis_settings(deadline=None, max_examples=50)
+def test_raw_samples_come_through_however_the_pipe_cuts_them(data: bytes, sizes: list[int]) -> None:
+    assume(not data.startswith((b"fLaC", b"OggS", b"RF64", b"caff")))
+    samples = joined(StandardInput(stream=Pipe(data, sizes)))
+    expected = np.frombuffer(data[: len(data) // 2 * 2], "<i2") / 32768
+    assert np.array_equal(samples, expected)
+
+
+def test_an_audio_file_in_the_pipe_is_not_taken_for_samples() -> None:
+    file = io.BytesIO()
+    soundfile.write(file, sine(440, 1), SAMPLE_RATE, format="FLAC")
+    file.seek(0)
+    with pytest.raises(AudioError, match=r"an audio file, not raw PCM; .* --replay"):
+        joined(StandardInput(stream=file))
+
+
+def test_another_rate_is_resampled() -> None:
+    samples = joined(StandardInput(48_000, io.BytesIO(pcm(sine(440, 1, 48_000)))))
+    assert len(samples) == pytest.approx(SAMPLE_RATE, abs=1)
+    assert samples[1000:-1000] == pytest.approx(sine(440, 1)[1000:-1000][: len(samples) - 2000], abs=1e-3)
+
+
+@pytest.mark.parametrize("rate", [16_000, 44_100])
+def test_a_wav_header_as_arecord_writes_it_is_left_out_and_believed(rate: int) -> None:
+    data = with_header(pcm(sine(440, 0.5, rate)), rate)
+    streamed = data[:4] + b"\xff\xff\xff\x7f" + data[8:40] + b"\xff\xff\xff\x7f" + data[44:]
+    extra = data[:36] + b"LIST\4\0\0\0abcd" + data[36:]
+    clip = load(data).samples
+    for each in (data, streamed, extra):
+        samples = joined(StandardInput(stream=Pipe(each, [7, 1000])))
+        assert len(samples) == pytest.approx(len(clip), abs=1)
+        assert samples[: len(clip)] == pytest.approx(clip[: len(samples)], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (with_header(bytes(400), channels=2), "2 channels of 16 bits"),
+        (with_header(bytes(400), width=1), "1 channels of 8 bits"),
+        (with_header(bytes(400))[:30], "damaged"),
+        (b"RIFF\0\0\0\0WAVEdata" + bytes(100), "damaged"),
+        (b"RIFF\0\0\0\0WAVEjunk\xff\xff\xff\xff" + bytes(100), "damaged"),
+        (b"RIFF\0\0\0\0WAVE", "damaged"),
+    ],
+    ids=["stereo", "8 bits", "cut", "no format", "endless chunk", "nothing"],
+)
+def test_a_wav_header_of_something_else_is_refused(data: bytes, found: str) -> None:
+    with pytest.raises(AudioError, match=f"{found}.*expected.*arecord"):
+        list(StandardInput(stream=io.BytesIO(data)))
+
+
+@pytest.mark.parametrize("rate", [0, 3_999, 192_001, 16_000.0, True])
+def test_an_impossible_rate_is_refused(rate: Any) -> None:
+    with pytest.raises(SettingError, match="4000 to 192000"):
+        StandardInput(rate)
+
+
+# The microphone
+
+
+class PortAudioError(Exception):
+    pass
+
+
+class StandInStream:
+    def __init__(self, machine: "StandIn", rate: int, channels: int, callback: Callable[..., None]) -> None:
+        self.machine, self.rate, self.channels, self.callback = machine, rate, channels, callback
+        self.active = False
+
+    def start(self) -> None:
+        self.active = True
+
+    def abort(self) -> None:
+        self.active = False
+        if not self.machine.present:
+            raise PortAudioError("device unavailable")
+
+    def close(self) -> None:
+        self.machine.open.remove(self)
+
+
+class StandIn:
+    """A module like sounddevice with one microphone, which a test speaks into and unplugs."""
+
+    PortAudioError = PortAudioError
+
+    def __init__(
+        self, *, native: int = 48_000, channels: int = 2, accepts: Callable[[int, int], bool] | None = None
+    ) -> None:
+        self.native, self.channels = native, channels
+        self.accepts = accepts or (lambda rate, n: True)
+        self.present = True
+        self.open: list[StandInStream] = []
+        self.asked: list[Any] = []
+        self.rescans = 0
+        self.default = SimpleNamespace(device=[1, 0])
+
+    def device(self) -> dict[str, Any]:
+        return {
+            "name": "USB Mic", "index": 1, "hostapi": 0,
+            "max_input_channels": self.channels, "default_samplerate": float(self.native),
+        }  # fmt: skip
+
+    def query_hostapis(self) -> list[dict[str, str]]:
+        return [{"name": "ALSA"}]
+
+    def query_devices(self, device: Any = None, kind: str | None = None) -> Any:
+        speaker = {"name": "Speaker", "hostapi": 0, "max_input_channels": 0, "default_samplerate": 48_000.0}
+        if kind is None:
+            return [speaker, self.device()] if self.present else [speaker]
+        self.asked.append(device)
+        if not self.present:
+            raise PortAudioError("Error querying device -1")
+        if device not in (None, 1, "USB Mic"):
+            raise ValueError(f"No input device matching {device!r}")
+        return self.device()
+
+    def InputStream(  # noqa: N802
+        self, *, device: int, samplerate: int, channels: int, dtype: str, blocksize: int, callback: Callable[..., None]
+    ) -> StandInStream:
+        assert (device, dtype) == (1, "int16")
+        if channels > self.channels or not self.accepts(samplerate, channels):
+            raise PortAudioError(f"Invalid format: {samplerate} x {channels}")
+        self.open.append(StandInStream(self, samplerate, channels, callback))
+        return self.open[-1]
+
+    def _terminate(self) -> None:
+        self.rescans += 1
+
+    def _initialize(self) -> None:
+        pass
+
+    def speak(self, samples: Any, *, overflow: bool = False) -> None:
+        """Call back with float [n] or [n, channels]; the buffer is used again afterwards, as PortAudio does."""
+        (stream,) = self.open
+        data = (np.asarray(samples) * 32767).astype(np.int16)
+        buffer = np.array(np.broadcast_to(data[:, None] if data.ndim == 1 else data, (len(data), stream.channels)))
+        stream.callback(buffer, len(buffer), None, SimpleNamespace(input_overflow=overflow))
+        buffer[:] = 32_000
+
+
+@pytest.fixture
+def machine() -> StandIn:
+    return StandIn()
+
+
+def opened(machine: StandIn, **settings: Any) -> tuple[Microphone, Iterator[Block]]:
+    """A microphone that has given its first block, 0.1 s of a tone."""
+    mic = Microphone(backend=machine, **settings)
+    blocks = iter(mic)
+    speaker = threading.Thread(target=lambda: (wait(lambda: len(machine.open)), say(machine, 0.1)))
+    speaker.start()
+    next(blocks)
+    speaker.join()
+    return mic, blocks
+
+
+def say(machine: StandIn, seconds: float, block: float = 0.05) -> None:
+    for _ in range(round(seconds / block)):
+        machine.speak(sine(440, block, machine.open[0].rate))
+
+
+def wait(until: Callable[[], Any], seconds: float = 60.0) -> None:
+    start = time.monotonic()
+    while not until():
+        assert time.monotonic() - start < seconds, "it did not happen"
+        time.sleep(0.005)
+
+
+def test_sound_comes_through_unchanged(machine: StandIn) -> None:
+    mic, blocks = opened(machine)
+    assert (machine.open[0].rate, machine.open[0].channels) == (SAMPLE_RATE, 1)
+    next(blocks)
+    machine.speak(sine(440, 0.05))
+    block = next(blocks)
+    assert block.dropped == 0
+    assert block.samples == pytest.approx(sine(440, 0.05), abs=1e-4)
+    assert (mic.overflows, mic.dropped, mic.problem) == (0, 0, None)
+
+
+def test_a_device_that_refuses_16_khz_is_resampled_from_its_native_rate() -> None:  # case 54
+    machine = StandIn(accepts=lambda rate, n: rate == 48_000)
+    mic = Microphone(backend=machine)
+    blocks, heard = iter(mic), []
+    threading.Thread(target=lambda: (wait(lambda: len(machine.open)), say(machine, 1))).start()
+    while sum(map(len, heard)) < 15_000:
+        heard.append(next(blocks).samples)
+    samples = np.concatenate(heard)
+    assert machine.open[0].rate == 48_000
+    spectrum = np.abs(np.fft.rfft(samples[: SAMPLE_RATE // 2]))
+    assert spectrum.argmax() * 2 == 440
+    assert samples.max() == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_device_that_refuses_one_channel_is_opened_with_two_and_mixed() -> None:  # case 55
+    machine = StandIn(accepts=lambda rate, n: n == 2)
+    _, blocks = opened(machine)
+    assert (machine.open[0].rate, machine.open[0].channels) == (SAMPLE_RATE, 2)
+    next(blocks)
+    machine.speak(np.stack([sine(440, 0.05), sine(880, 0.05)], axis=1))
+    assert next(blocks).samples == pytest.approx((sine(440, 0.05) + sine(880, 0.05)) / 2, abs=1e-4)
+
+
+def test_a_silent_channel_does_not_halve_the_other() -> None:
+    machine = StandIn(accepts=lambda rate, n: n == 2)
+    mic = Microphone(backend=machine)
+    blocks = iter(mic)
+    stereo = np.stack([np.zeros(800), sine(440, 0.05)], axis=1)
+    threading.Thread(target=lambda: (wait(lambda: len(machine.open)), machine.speak(stereo))).start()
+    assert next(blocks).samples == pytest.approx(sine(440, 0.05), abs=1e-4)
+
+
+def test_a_device_that_refuses_everything_is_an_error_that_says_what_was_tried() -> None:
+    machine = StandIn(channels=4, accepts=lambda rate, n: False)
+    with pytest.raises(DeviceError, match=r"USB Mic.*16000 Hz x 1.*16000 Hz x 4.*48000 Hz x 2.*expected"):
+        next(iter(Microphone(backend=machine)))
+    assert machine.open == []
+
+
+@pytest.mark.parametrize("device", [7, "Nothing"])
+def test_a_device_that_is_not_there_is_an_error_that_lists_those_that_are(machine: StandIn, device: Any) -> None:
+    with pytest.raises(DeviceError, match="1 USB Mic"):
+        next(iter(Microphone(device, backend=machine)))
+
+
+def test_a_machine_without_a_microphone_is_an_error(machine: StandIn) -> None:
+    machine.present = False
+    with pytest.raises(DeviceError, match="none: is one plugged in"):
+        next(iter(Microphone(backend=machine)))
+
+
+def test_overflow_is_counted_and_parts_the_stream_and_the_log_stays_short(
+    machine: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:  # case 56
+    mic, blocks = opened(machine)
+    next(blocks)
+    for _ in range(20):
+        machine.speak(sine(440, 0.05), overflow=True)
+    dropped = [next(blocks).dropped for _ in range(20)]
+    assert (mic.overflows, dropped) == (20, [1] * 20)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    machine.speak(sine(440, 0.05))
+    assert next(blocks).dropped == 0
+
+
+def test_a_slow_consumer_finds_one_long_gap_and_then_no_lag(
+    machine: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:  # case 52
+    mic, blocks = opened(machine, queue=1.0)
+    next(blocks)
+    heard, dropped, gaps, lag = 1600, 0, 0, 0.0
+    for _ in range(60):  # three blocks come for each that is taken
+        say(machine, 0.15)
+        lag = max(lag, mic.lag)
+        block = next(blocks)
+        heard, dropped, gaps = heard + len(block.samples), dropped + block.dropped, gaps + bool(block.dropped)
+    assert lag <= 1.0
+    assert mic.dropped == dropped > 0
+    assert heard + dropped + round(mic.lag * SAMPLE_RATE) == 1600 + 60 * 2400
+    assert gaps <= 60 * 0.15 * (2 / 3) / 1.0 + 1  # each as long as the queue
+    assert len(caplog.records) == 1
+    while mic.lag:  # it keeps up again: what waits is at most the queue
+        next(blocks)
+    say(machine, 0.05)
+    assert next(blocks).dropped == 0
+
+
+@pytest.mark.parametrize("abrupt", [True, False], ids=["the stream ends", "callbacks stop"])
+def test_a_device_that_dies_is_noticed_and_reopened_and_the_outage_is_a_gap(
+    machine: StandIn, abrupt: bool
+) -> None:  # case 58
+    before_last = time.monotonic()
+    # A patience that a thread of this test, which speaks, does not exhaust where the machine is busy.
+    mic, blocks = opened(machine, patience=2.0)
+    next(blocks)
+    dead, after_last = machine.open[0], time.monotonic()
+    dead.active = not abrupt
+    revived = 0.0
+
+    def revive() -> None:
+        nonlocal revived
+        wait(lambda: [stream for stream in machine.open if stream is not dead])
+        revived = time.monotonic()
+        say(machine, 0.05)
+
+    threading.Thread(target=revive).start()
+    block = next(blocks)
+    noticed, block_seconds = time.monotonic(), 0.05
+    assert noticed - after_last < 2.0 + 10
+    assert revived - after_last - 1e-3 < block.dropped / SAMPLE_RATE + block_seconds < noticed - before_last + 1e-3
+    assert (mic.reopened, len(machine.open), mic.problem) == (1, 1, None)
+
+
+def test_a_device_that_is_plugged_in_again_is_found(machine: StandIn) -> None:  # case 58
+    mic, blocks = opened(machine, backoff=0.001, retries=12)
+    next(blocks)
+    machine.present = machine.open[0].active = False
+
+    def plug_in() -> None:
+        wait(lambda: machine.rescans >= 2)
+        machine.present = True
+        wait(lambda: machine.open)
+        say(machine, 0.05)
+
+    threading.Thread(target=plug_in).start()
+    assert next(blocks).dropped > 0
+    assert mic.reopened == 1
+
+
+def test_a_device_that_was_named_by_its_index_is_reopened_by_its_name(machine: StandIn) -> None:
+    mic = Microphone(1, backend=machine, patience=0.1, backoff=0.01, retries=1)
+    with pytest.raises(DeviceError):
+        list(mic)
+    assert machine.asked == [1, "USB Mic"]
+
+
+def test_a_device_that_stays_away_is_an_error_after_the_attempts(machine: StandIn) -> None:  # case 58
+    mic, blocks = opened(machine, backoff=0.001, retries=3)
+    next(blocks)
+    machine.present = machine.open[0].active = False
+    with pytest.raises(DeviceError, match="3 attempts"):
+        next(blocks)
+    assert (mic.reopened, machine.rescans, machine.open) == (0, 2, [])
+
+
+def test_nothing_but_zeros_is_named_as_muted_until_there_is_sound(
+    machine: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    mic, blocks = opened(machine, queue=10)
+    next(blocks)
+    for _ in range(80):
+        machine.speak(np.zeros(800))
+        next(blocks)
+    assert "muted" in str(mic.problem)
+    assert len(caplog.records) == 1
+    say(machine, 0.05)
+    next(blocks)
+    assert mic.problem is None
+
+
+def test_closing_from_another_thread_ends_the_iteration_and_releases_the_device(machine: StandIn) -> None:
+    mic = Microphone(backend=machine)
+    threading.Thread(target=lambda: (wait(lambda: len(machine.open)), mic.close())).start()
+    start = time.monotonic()
+    assert list(mic) == []
+    assert time.monotonic() - start < 20
+    assert machine.open == []
+
+
+def test_giving_up_releases_the_device(machine: StandIn) -> None:
+    _, blocks = opened(machine)
+    blocks.close()
+    assert machine.open == []
+
+
+@pytest.mark.parametrize(
+    "bad", [{"block": 0}, {"block": 2}, {"queue": 0.05}, {"patience": 0.01}, {"retries": -1}, {"backoff": -1}]
+)
+def test_impossible_settings_are_refused(machine: StandIn, bad: dict[str, float]) -> None:
+    with pytest.raises(SettingError, match="expected"):
+        Microphone(backend=machine, **bad)
+
+
+def test_the_devices_that_can_record_are_listed(machine: StandIn) -> None:
+    (device,) = input_devices(machine)
+    assert device.to_dict() == {
+        "index": 1, "name": "USB Mic", "api": "ALSA", "channels": 2, "rate": 48_000, "default": True,
+    }  # fmt: skip
+
+
+def run_without(problem: str, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process where importing sounddevice fails."""
+    block = f"""
+import sys
+class Blocker:
+    def find_spec(self, name, *_):
+        if name == "sounddevice":
+            raise {problem}
+sys.meta_path.insert(0, Blocker())
+{code}"""
+    return subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("problem", "package"),
+    [('OSError("PortAudio library not found")', "libportaudio2"), ('ImportError("none")', r"'\.\[mic\]'")],
+)
+def test_without_portaudio_the_microphone_alone_fails_and_names_the_package(
+    problem: str, package: str, tmp_path: Path
+) -> None:  # case 61
+    soundfile.write(tmp_path / "a.wav", sine(440, 0.2), SAMPLE_RATE)
+    code = f"""
+from kws_edge import DependencyError, Microphone, StandardInput, WavFile
+print(len(list(WavFile({str(tmp_path / "a.wav")!r}))))
+try:
+    Microphone()
+except DependencyError as error:
+    print(error)
+"""
+    result = run_without(problem, code)
+    assert result.returncode == 0, result.stderr
+    blocks, message = result.stdout.splitlines()
+    assert int(blocks) == 2
+    with pytest.raises(DependencyError, match=package):
+        raise DependencyError(message)
+
+
+def test_logging_is_quiet_where_all_is_well(machine: StandIn, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    _, blocks = opened(machine)
+    next(blocks)
+    assert caplog.records == []

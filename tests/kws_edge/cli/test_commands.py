@@ -1,0 +1,297 @@
+"""The command line `kws-edge`: what people and scripts see, and the exit status."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import tiny_model
+from click.testing import CliRunner, Result
+from paths import ROOT
+
+from kws_edge.cli import main
+from kws_edge.model.keyword_model import DEFAULT_MODEL, shipped_models
+from kws_edge.stream.decision import StreamSettings
+
+RATE = 16_000
+COMMAND = [sys.executable, "-c", "from kws_edge.cli import main; main(prog_name='kws-edge')"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a model, a clip per word, and what is no clip."""
+    monkeypatch.chdir(tmp_path)
+    tiny_model.save(tmp_path)
+    t = np.arange(RATE) / RATE
+    (tmp_path / "words" / "deeper").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    for word, frequency in tiny_model.TONES.items():
+        soundfile.write(f"words/{word}.wav", 0.3 * np.sin(2 * np.pi * frequency * t), RATE)
+    soundfile.write("words/deeper/noise.flac", 0.05 * np.random.default_rng(1).standard_normal(RATE), RATE)
+    (tmp_path / "words" / "notes.txt").write_text("no audio")
+    (tmp_path / "broken.wav").write_bytes(b"RIFF, but not really")
+    return tmp_path
+
+
+def run(*arguments: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin)
+
+
+def classify(*arguments: str, stdin: bytes | None = None) -> Result:
+    return run("classify", "--model", "tiny.onnx", *arguments, stdin=stdin)
+
+
+def answers(result: Result) -> dict[str, str | None]:
+    """File → label, from JSON lines."""
+    return {Path(line["file"]).name: line["label"] for line in map(json.loads, result.stdout.splitlines())}
+
+
+@pytest.mark.usefixtures("clips")
+class TestClassify:
+    def test_a_table_names_the_words(self) -> None:
+        result = classify("words/low.wav", "words/deeper/noise.flac")
+        header, low, noise = result.stdout.splitlines()
+        assert header.split() == ["ANSWER", "PROBABILITY", "ENTROPY", "SECONDS", "FILE"]
+        assert low.split()[0] == "low"
+        assert low.endswith("0.00-1.00       words/low.wav")
+        assert noise.startswith("not sure")
+        assert "(uncertain, perhaps" in noise
+        assert (result.exit_code, result.stderr) == (0, "")
+
+    def test_json_lines_are_predictions_with_their_file(self) -> None:
+        (line,) = classify("--json", "words/mid.wav").stdout.splitlines()
+        answer = json.loads(line)
+        assert (answer["file"], answer["label"], answer["model"]) == ("words/mid.wav", "mid", "tiny")
+        assert len(answer["alpha"]) == 3
+
+    def test_a_folder_is_searched_to_its_depths_for_audio(self) -> None:
+        result = classify("--json", "words")
+        assert answers(result) == {"noise.flac": None, "high.wav": "high", "low.wav": "low", "mid.wav": "mid"}
+
+    def test_a_pattern_is_expanded(self) -> None:
+        assert answers(classify("--json", "**/[lm]*.wav")) == {"low.wav": "low", "mid.wav": "mid"}
+
+    def test_a_file_whose_name_looks_like_a_pattern_is_a_file(self) -> None:
+        Path("words/low.wav").rename("take[1].wav")
+        assert answers(classify("--json", "take[1].wav")) == {"take[1].wav": "low"}
+
+    def test_standard_input_is_a_dash(self) -> None:
+        result = classify("--json", "-", stdin=Path("words/high.wav").read_bytes())
+        assert answers(result) == {"-": "high"}
+
+    def test_a_long_clip_is_answered_with_the_time_of_its_word(self) -> None:  # case 25
+        clip = 0.05 * np.random.default_rng(2).standard_normal(10 * RATE)
+        clip[7 * RATE : 8 * RATE] = soundfile.read("words/mid.wav")[0]
+        soundfile.write("long.wav", clip, RATE)
+        answer, _, _, seconds, file = classify("long.wav").stdout.splitlines()[1].split()
+        assert (answer, seconds, file) == ("mid", "7.00-8.00", "long.wav")
+
+    def test_what_cannot_be_read_gets_a_line_each_and_the_rest_an_answer(self) -> None:  # case 13
+        result = classify("--json", "broken.wav", "words/low.wav", "gone.wav", "*.mp3", "empty", "-", stdin=b"")
+        assert answers(result) == {"low.wav": "low"}
+        lines = result.stderr.splitlines()
+        assert [line.split(":")[:2] for line in lines] == [
+            ["Error", " broken.wav"],
+            ["Error", " gone.wav"],
+            ["Error", " *.mp3"],
+            ["Error", " empty"],
+            ["Error", " standard input"],
+        ]
+        assert all("expected" in line for line in lines)
+        assert result.exit_code == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "problem"),
+        [
+            (["--target", "97"], "entropy at 0.99 (99 %), 0.995 (99.5 %), 0.999 (99.9 %); vacuity at 0.995 (99.5 %)"),
+            (["--target", "99", "--score", "vacuity"], "no threshold for score 'vacuity' at target 0.99"),
+            (["--target", "0.995"], "0.995 is not in the range 1<x<=100"),
+            (["--score", "margin"], "'entropy', 'vacuity'"),
+            (["--model", "nosuch"], "no shipped model 'nosuch'"),
+            (["--model", "gone.onnx"], "gone.onnx: No such file or directory"),
+            (["--model", "broken.wav.onnx"], "expected an ONNX file"),
+            (["--provider", "coreml", "--strict"], "execution provider coreml: cpu is what runs"),
+            (["--provider", "gpu"], "unknown execution provider 'gpu'"),
+            (["--nonsense"], "--nonsense"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_what_makes_every_file_impossible_ends_the_command(self, arguments: list[str], problem: str) -> None:
+        Path("broken.wav").rename("broken.wav.onnx")
+        result = classify("words/low.wav", *arguments)
+        assert problem in result.stderr
+        assert result.stderr.splitlines()[-1].startswith("Error: ")
+        assert result.exit_code == 2
+        assert not result.stdout
+
+    @pytest.mark.filterwarnings("default::RuntimeWarning")
+    def test_a_provider_that_is_missing_costs_one_warning(self) -> None:  # case 67
+        result = classify("--json", "words", "--provider", "coreml")
+        assert [line.split(";")[0] for line in result.stderr.splitlines()] == [
+            "Warning: execution provider coreml: cpu is what runs"
+        ]
+        assert result.exit_code == 0
+
+    def test_a_name_that_is_no_text_does_not_stop_it(self) -> None:
+        name = os.fsdecode(b"words/caf\xe9.wav")
+        Path("words/low.wav").rename(name)
+        for arguments in ((), ("--json",)):
+            result = classify(*arguments, name)
+            assert (result.exit_code, result.exception) == (0, None)
+
+
+@pytest.mark.usefixtures("clips")
+class TestModels:
+    def test_a_model_describes_itself(self) -> None:
+        text = run("models", "tiny.onnx").stdout
+        for fact in ("softmax", "low, mid, high", "90.00% right (80.00% to 95.00%), 100 clips", "Apache-2.0"):
+            assert fact in text
+        assert "99.5%        entropy (default): up to 0.5, 90.0% of the calibration's words accepted" in text
+        assert "99.9%        entropy (default): not reached" in text
+
+    def test_its_stream_settings_are_told_with_what_they_were_calibrated_on(self, clips: Path) -> None:
+        about = {"limit": 2.0, "limit_shown": False, "words_chosen": ["low"], "negatives": {"radio": {"seconds": 90}}}
+        settings = StreamSettings({"entropy": 0.25, "vacuity": 0.1}, smoothing=0.5).to_dict()
+        stream = {"settings": settings, "calibration": about}
+        tiny_model.save(clips, "few", metadata=replace(tiny_model.METADATA, name="few", stream=stream))
+        lines = [line.strip() for line in run("models", "few.onnx").stdout.splitlines()]
+        start = next(i for i, line in enumerate(lines) if line.startswith("stream "))
+        assert lines[start : start + 4] == [
+            "stream       entropy up to 0.25 and vacuity up to 0.1, smoothing 0.5 s",
+            "at most 2.0 false accepts an hour, which the negatives are too short to show",
+            "calibrated for low",
+            "without the words: radio 1.5 minutes",
+        ]
+        assert json.loads(run("models", "few.onnx", "--json").stdout)["stream"] == stream
+
+    def test_json_is_the_metadata(self) -> None:
+        values = json.loads(run("models", "tiny.onnx", "--json").stdout)
+        assert values.pop("default") is False
+        assert values == json.loads(tiny_model.METADATA.to_json())
+
+    def test_the_list_marks_the_default(self, clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (clips / "models").mkdir()
+        for name in ("another", DEFAULT_MODEL):
+            tiny_model.save(clips / "models", name)
+        tiny_model.save(clips / "models", f"{DEFAULT_MODEL}.audio", input_name="audio")  # for other runtimes
+        monkeypatch.setattr("kws_edge.model.keyword_model.MODELS", clips / "models")
+        lines = run("models").stdout.splitlines()
+        assert [line.split() for line in lines[1:3]] == [
+            ["another", "softmax", "3", "90.00%"],
+            ["*", DEFAULT_MODEL, "softmax", "3", "90.00%"],
+        ]
+        as_json = [json.loads(line) for line in run("models", "--json").stdout.splitlines()]
+        assert [(line["name"], line["default"]) for line in as_json] == [("another", False), (DEFAULT_MODEL, True)]
+
+    def test_a_model_that_there_is_not_is_one_line(self) -> None:
+        result = run("models", "nosuch")
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_the_version_says_what_it_stands_on() -> None:
+    lines = dict(line.split(maxsplit=1) for line in run("version").stdout.splitlines())
+    assert list(lines) == ["kws-edge", "onnxruntime", "numpy", "python", "platform", "providers"]
+    assert lines["numpy"] == np.__version__
+    values = json.loads(run("version", "--json").stdout)
+    assert "cpu" in values.pop("providers")
+    assert values.items() <= lines.items()
+
+
+@pytest.mark.parametrize("command", [[], ["classify"], ["models"]], ids=" ".join)
+def test_help_gives_examples_and_the_exit_status(command: list[str]) -> None:
+    text = run(*command, "--help").stdout
+    assert "Exit status: 0" in text
+    assert "kws-edge classify " in text or "kws-edge models " in text
+
+
+def test_a_reader_that_goes_away_ends_it_in_silence(clips: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "classify", "--json", "--model", "tiny.onnx", *["words"] * 500],  # more than a pipe holds
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=clips,
+        env=ENVIRONMENT,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(60) == 1
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_ctrl_c_ends_it_in_silence(clips: Path) -> None:
+    # Always at the same place, the start of the third clip's answer: from outside it would be another each time.
+    program = """
+import signal
+from kws_edge.cli import main
+from kws_edge.model.keyword_model import KeywordModel
+classify, asked = KeywordModel.classify, []
+def interrupted(*given, **options):
+    asked.append(given)
+    if len(asked) == 3:
+        signal.raise_signal(signal.SIGINT)
+    return classify(*given, **options)
+KeywordModel.classify = interrupted
+main(prog_name="kws-edge")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "classify", "--json", "--model", "tiny.onnx", "words"],
+        capture_output=True,
+        cwd=clips,
+        env=ENVIRONMENT,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr.strip() == b""
+    assert len(done.stdout.splitlines()) == 2
+    assert done.returncode == 130
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+def test_a_cold_start_is_light(clips: Path) -> None:
+    """A second of processor time, since other processes may be taking the clock's, and 80 MB."""
+    model = shipped_models().get(DEFAULT_MODEL, clips / "tiny.onnx")
+    program = f"""
+import re, time
+from kws_edge.cli import main
+main(["classify", "words/low.wav", "--model", {str(model)!r}], standalone_mode=False)
+print(time.process_time(), re.search("VmHWM: *(.*) kB", open("/proc/self/status").read().replace("\\t", " "))[1])
+"""
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=clips, env=ENVIRONMENT
+    ).stdout
+    seconds, kilobytes = map(float, output.splitlines()[-1].split())
+    assert seconds < 1.0
+    assert kilobytes < 80_000
+
+
+def test_importing_the_package_is_light() -> None:
+    program = "import time; t = time.process_time(); import kws_edge; print(time.process_time() - t)"
+    best = min(
+        float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=ENVIRONMENT).stdout)
+        for _ in range(3)
+    )
+    assert best < 0.3
+
+
+def test_an_empty_name_is_no_folder(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["classify", "--model", str(tiny_model.save(tmp_path)), ""])
+    assert result.exit_code == 1
+    assert result.stderr.count("Error: ") == 1
+
+
+def test_a_name_too_long_for_the_system_does_not_keep_the_others_from_an_answer(tmp_path: Path) -> None:
+    model = tiny_model.save(tmp_path)
+    result = CliRunner().invoke(
+        main, ["classify", "--model", str(model), "a" * 5000 + ".wav", str(tmp_path / "no.wav")]
+    )
+    assert result.exit_code == 1
+    assert result.stderr.count("Error: ") == 2

@@ -1,0 +1,453 @@
+"""The client: the same answers, events and errors as from the package itself."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from live_server import KEY, PATIENT, live_server, taken_port
+from made_audio import speech, tone, wav
+from tiny_model import TONES, save
+
+from kws_edge import AudioError, KeywordModel, Prediction, SettingError, Spotter
+from kws_edge.audio.sources import Block, WavFile
+from kws_edge.client import AsyncClient, Client, ServerError
+from kws_edge.client.asynchronous import _read_in_thread
+from kws_edge.stream.decision import Event
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> KeywordModel:
+    return KeywordModel.load(path)
+
+
+@pytest.fixture(scope="module")
+def server(path: Path) -> Iterator[httpx.Client]:
+    with live_server(path, max_body=2_000_000) as client:
+        yield client
+
+
+@pytest.fixture
+def client(server: httpx.Client) -> Iterator[Client]:
+    with Client(str(server.base_url)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("recordings") / "two words.wav"
+    file.write_bytes(wav(speech()))
+    return file
+
+
+def same(a: Prediction | Event, b: Prediction | Event) -> bool:
+    x, y = a.to_dict(), b.to_dict()
+    return all(x[key] == (pytest.approx(y[key], rel=1e-4) if key in FLOATS else y[key]) for key in y)
+
+
+FLOATS = ("alpha", "probability", "vacuity", "entropy")
+
+
+def blocks(samples: np.ndarray, size: int = 1600) -> list[Block]:
+    floats = samples.astype(np.float32) / np.float32(32768)
+    return [Block(floats[i : i + size]) for i in range(0, len(floats), size)]
+
+
+# Clips
+
+
+@pytest.mark.parametrize("as_what", ["path", "text", "bytes", "float array", "int16 array"])
+def test_a_clip_is_answered_as_by_the_model(client: Client, model: KeywordModel, recording: Path, as_what: str) -> None:
+    samples = speech()
+    source: Any = {
+        "path": recording,
+        "text": str(recording),
+        "bytes": recording.read_bytes(),
+        "float array": samples.astype(np.float32) / np.float32(32768),
+        "int16 array": samples,
+    }[as_what]
+    rate = 16_000 if "array" in as_what else None
+    assert same(client.classify(source, rate), model.classify(source, rate))
+
+
+def test_target_and_score_and_model_are_passed_on(client: Client) -> None:
+    p = client.classify(tone(TONES["low"]), 16_000, target=0.99, score="entropy", model="tiny")
+    assert (p.target, p.score, p.threshold, p.model) == (0.99, "entropy", 0.7, "tiny")
+
+
+def test_a_batch_gives_predictions_and_errors_in_order(client: Client, model: KeywordModel) -> None:
+    clips = [wav(tone(TONES["low"])), b"no audio", wav(tone(TONES["high"]))]
+    first, second, third = client.classify_batch(clips)
+    assert isinstance(first, Prediction)
+    assert isinstance(third, Prediction)
+    assert same(first, model.classify(clips[0]))
+    assert same(third, model.classify(clips[2]))
+    assert isinstance(second, AudioError)
+    assert client.classify_batch([]) == []
+
+
+def test_what_is_odd_about_a_clip_goes_to_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    cut = wav(tone(TONES["low"]))[:-2000]
+    with caplog.at_level(logging.WARNING, "kws_edge.client"):
+        client.classify(cut)
+    assert "the end is missing" in caplog.text
+
+
+def test_models_are_listed_and_described(client: Client) -> None:
+    (listed,) = client.models()
+    assert listed["name"] == "tiny"
+    assert client.model("tiny")["licence"] == "Apache-2.0"
+    with pytest.raises(SettingError, match="expected one of tiny"):
+        client.model("nope")
+
+
+# Streams
+
+
+def test_a_source_gives_the_events_of_a_spotter(client: Client, model: KeywordModel, recording: Path) -> None:
+    expected = list(Spotter(model).listen(WavFile(recording)))
+    found = list(client.listen(WavFile(recording)))
+    assert [event.label for event in found] == ["high", "low"]
+    assert len(found) == len(expected)
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_a_block_is_cut_to_the_messages_that_the_server_takes(path: Path, recording: Path) -> None:
+    with live_server(path, max_message=1024) as server, Client(str(server.base_url)) as client:
+        assert [e.label for e in client.listen(WavFile(recording))] == ["high", "low"]
+
+
+def test_settings_of_a_stream_are_passed_on(client: Client, recording: Path) -> None:
+    assert [e.label for e in client.listen(WavFile(recording), words={"low"}, hop=0.05, target=0.99)] == ["low"]
+    with pytest.raises(SettingError, match="nope"):
+        list(client.listen(WavFile(recording), words={"nope"}))
+
+
+def test_events_come_while_the_source_goes_on(client: Client) -> None:
+    closed = False
+
+    class Endless:
+        def __iter__(self) -> Iterator[Block]:
+            yield from blocks(speech()[: 16_000 * 3])
+            while not closed:
+                yield Block(np.zeros(1600, np.float32))
+                time.sleep(0.01)
+
+        def close(self) -> None:
+            nonlocal closed
+            closed = True
+
+    events = client.listen(Endless())
+    assert next(events).label == "high"
+    events.close()
+    assert closed
+
+
+def test_a_loss_is_passed_on(client: Client, model: KeywordModel) -> None:
+    lossy = blocks(speech())
+    lossy[5] = Block(lossy[5].samples, dropped=16_000)
+
+    class Lossy:
+        def __iter__(self) -> Iterator[Block]:
+            return iter(lossy)
+
+        def close(self) -> None:
+            pass
+
+    expected = list(Spotter(model).listen(Lossy()))
+    found = list(client.listen(Lossy()))
+    assert len(found) == len(expected) > 0
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_an_error_of_the_source_reaches_the_listener(client: Client) -> None:
+    def failing() -> Iterator[Block]:
+        yield Block(np.zeros(1600, np.float32))
+        raise AudioError("the file is damaged")
+
+    with pytest.raises(AudioError, match="damaged"):
+        list(client.listen(failing()))
+
+
+def test_samples_that_are_refused_are_an_audio_error(client: Client) -> None:
+    with pytest.raises(AudioError, match="NaN"):
+        list(client.listen([Block(np.full(1600, np.nan, np.float32))] * 5))
+
+
+@pytest.mark.parametrize("source", ["clip.wav", 3, [np.zeros(1600, np.float32)]], ids=["path", "number", "arrays"])
+def test_what_gives_no_blocks_is_refused_with_what_does(client: Client, server: httpx.Client, source: Any) -> None:
+    async def run() -> None:
+        async with AsyncClient(str(server.base_url)) as asynchronous:
+            [event async for event in asynchronous.listen(source)]
+
+    for listen in (lambda: list(client.listen(source)), lambda: asyncio.run(run())):
+        with pytest.raises(SettingError, match=r"expected one that gives Block, as WavFile\(path\)"):
+            listen()
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("source", "rate", "error", "said"),
+    [
+        (b"no audio", None, AudioError, "not readable"),
+        (b"", None, AudioError, "no bytes"),
+        ("missing.wav", None, AudioError, "missing.wav"),
+        (np.zeros(100, np.float32), None, SettingError, "rate"),
+        (np.zeros(16_000, np.complex64), 16_000, AudioError, "complex64"),
+        (b"RIFF", 16_000, SettingError, "rate=16000"),
+        (bytes(3_000_000), None, AudioError, "at most 2000000 bytes"),
+    ],
+    ids=["text", "empty", "no file", "no rate", "complex", "two rates", "too large"],
+)
+def test_what_cannot_be_used_is_refused_as_by_the_package(
+    client: Client, source: Any, rate: int | None, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        client.classify(source, rate)
+
+
+def test_a_setting_that_there_is_not_is_refused(client: Client) -> None:
+    with pytest.raises(SettingError, match=r"0\.995"):
+        client.classify(tone(300), 16_000, target=0.5)
+    with pytest.raises(SettingError, match="http://HOST:PORT"):
+        Client("localhost:8765")
+
+
+def test_a_key_is_given_to_both_kinds_of_route(path: Path) -> None:
+    with live_server(path, api_keys=(KEY,)) as server:
+        with Client(str(server.base_url), key=KEY) as client:
+            assert client.models()
+            assert list(client.listen(blocks(speech())))
+        with Client(str(server.base_url)) as client:
+            with pytest.raises(ServerError) as refused:
+                client.models()
+            assert refused.value.code == "unauthorized"
+            assert "expected Client(url, key=...)" in str(refused.value)
+            with pytest.raises(ServerError) as refused:
+                list(client.listen([]))
+            assert refused.value.code == "unauthorized"
+            assert KEY not in str(refused.value)
+
+
+def test_a_busy_server_says_when_to_come_back(path: Path) -> None:
+    with live_server(path, client_rate=0.001, client_burst=1) as server, Client(str(server.base_url)) as client:
+        client.models()
+        with pytest.raises(ServerError, match="asks too often") as refused:
+            client.models()
+        assert refused.value.code == "too-many-requests"
+        assert refused.value.retry_after is not None
+        assert refused.value.retry_after >= 1
+
+
+def test_no_server_is_an_error_that_names_the_address() -> None:
+    with contextlib.ExitStack() as stack:
+        url = f"http://127.0.0.1:{stack.enter_context(taken_port())}"
+        client = stack.enter_context(Client(url))
+        for call in (client.models, lambda: list(client.listen([]))):
+            with pytest.raises(ServerError, match=url) as refused:
+                call()
+            assert refused.value.code == "unreachable"
+
+
+def test_a_server_that_does_not_answer_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        with Client(url, timeout=0.2) as client:
+            with pytest.raises(ServerError, match="no answer"):
+                client.models()
+            with pytest.raises(ServerError, match=url):
+                list(client.listen([]))
+
+
+def test_without_its_packages_the_client_names_the_extra() -> None:
+    code = "import sys; sys.modules['httpx'] = None\nfrom kws_edge.client import Client\nClient('http://h')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "DependencyError: the client needs httpx, which is not installed; in a checkout" in run.stderr
+    assert "pip install '.[client]'" in run.stderr
+
+
+# asyncio
+
+
+def test_the_async_client_gives_the_same(server: httpx.Client, model: KeywordModel, recording: Path) -> None:
+    async def run() -> None:
+        async with AsyncClient(str(server.base_url)) as client:
+            clips = [wav(tone(TONES[word])) for word in TONES] * 4
+            answers = await asyncio.gather(*(client.classify(clip) for clip in clips))
+            assert all(same(p, model.classify(clip)) for p, clip in zip(answers, clips, strict=True))
+            assert [p.label for p in await client.classify_batch(clips[:3])] == list(TONES)
+            assert (await client.models())[0]["name"] == (await client.model("tiny"))["name"] == "tiny"
+            found = [event async for event in client.listen(later(blocks(speech())))]
+            expected = list(Spotter(model).listen(WavFile(recording)))
+            assert len(found) == len(expected)
+            assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+
+    asyncio.run(run())
+
+
+async def later(blocks: list[Block]) -> AsyncIterator[Block]:
+    for block in blocks:
+        await asyncio.sleep(0)
+        yield block
+
+
+def test_errors_of_the_async_client_are_the_same(server: httpx.Client) -> None:
+    async def failing() -> AsyncIterator[Block]:
+        yield Block(np.zeros(1600, np.float32))
+        raise AudioError("the file is damaged")
+
+    async def run() -> None:
+        async with AsyncClient(str(server.base_url)) as client:
+            with pytest.raises(AudioError, match="not readable"):
+                await client.classify(b"no audio")
+            with pytest.raises(AudioError, match="damaged"):
+                [event async for event in client.listen(failing())]
+            with pytest.raises(SettingError, match="nope"):
+                [event async for event in client.listen(later([]), words={"nope"})]
+
+    asyncio.run(run())
+
+
+def test_a_source_that_is_not_for_asyncio_is_read_in_a_thread_and_closed(
+    server: httpx.Client, model: KeywordModel, recording: Path
+) -> None:
+    file = WavFile(recording)
+
+    async def run() -> list[Event]:
+        async with AsyncClient(str(server.base_url)) as client:
+            return [event async for event in client.listen(file)]
+
+    found, expected = asyncio.run(run()), list(Spotter(model).listen(WavFile(recording)))
+    assert len(found) == len(expected) > 0
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+    assert list(file) == []  # closed
+
+
+class Waiting:
+    """A source that waits before a block, as a microphone does; `taken` blocks were asked of it."""
+
+    def __init__(self, wait: Callable[[], Any] = lambda: None) -> None:
+        self.wait, self.taken, self.closed = wait, 0, False
+
+    def __iter__(self) -> Iterator[Block]:
+        for block in [*blocks(speech()), *blocks(np.zeros(16_000 * 600, np.int16))]:
+            if self.closed:
+                return
+            self.wait()
+            self.taken += 1
+            yield block
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_source_that_waits_does_not_hold_up_the_loop_and_ends_with_the_iteration(server: httpx.Client) -> None:
+    goes_on = threading.Event()
+    waits: list[bool] = []
+
+    def wait() -> None:
+        """For the loop: where the source holds that up, it waits in vain."""
+        goes_on.clear()
+        waits.append(goes_on.wait(PATIENT if all(waits) else 0))
+
+    source = Waiting(wait)
+
+    async def watch() -> None:
+        while True:
+            goes_on.set()
+            await asyncio.sleep(0.005)
+
+    async def run() -> None:
+        watching = asyncio.create_task(watch())
+        async with AsyncClient(str(server.base_url)) as client:
+            events = client.listen(source)
+            assert (await anext(events)).label == "high"
+            await events.aclose()  # type: ignore[attr-defined]
+        watching.cancel()
+
+    asyncio.run(run())
+    goes_on.set()  # or the thread waits on
+    assert source.closed
+    assert len(waits) > 10
+    assert all(waits[:10])  # the last one may have been when the loop was over
+
+
+def test_a_source_is_read_no_more_than_a_second_ahead() -> None:
+    source = Waiting()
+
+    async def run() -> None:
+        read = _read_in_thread(source)
+        await anext(read)
+        await asyncio.sleep(0.3)
+        assert source.taken <= 12
+        await read.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+
+
+def test_an_error_of_a_source_in_a_thread_reaches_the_listener(server: httpx.Client) -> None:
+    def failing() -> Iterator[Block]:
+        yield Block(np.zeros(1600, np.float32))
+        raise AudioError("the file is damaged")
+
+    async def run() -> None:
+        async with AsyncClient(str(server.base_url)) as client:
+            [event async for event in client.listen(failing())]
+
+    with pytest.raises(AudioError, match="damaged"):
+        asyncio.run(run())
+
+
+@contextlib.contextmanager
+def cut_off(times: int, answer: bytes) -> Iterator[str]:
+    """An address where the first connections end once something was sent on them, and later ones get an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+
+        def accept() -> None:
+            for i in itertools.count():
+                try:
+                    client, _ = sock.accept()
+                except OSError:  # it is over
+                    return
+                with client:
+                    client.recv(65_536)
+                    if i >= times:
+                        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            sock.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_call_whose_connection_is_cut_off_is_made_once_more(server: httpx.Client) -> None:
+    answer = server.get("/v1/models").content
+    with cut_off(1, answer) as url, Client(url, patience=PATIENT) as patient:
+        assert [model["name"] for model in patient.models()] == ["tiny"]
+    with cut_off(2, answer) as url, Client(url, patience=PATIENT) as patient, pytest.raises(ServerError) as refused:
+        patient.models()
+    assert refused.value.code == "cut-off"
+    assert "sending a response; expected a kws-edge server there" in str(refused.value)
+    with cut_off(1, answer) as url, Client(url) as impatient, pytest.raises(ServerError, match="expected a kws-edge"):
+        impatient.models()

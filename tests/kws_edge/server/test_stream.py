@@ -1,0 +1,484 @@
+"""The WebSocket route: hello, events, posteriors, commands, close codes, limits."""
+
+import json
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import numpy as np
+import pytest
+import soxr
+from live_server import KEY, PATIENT, Process, live_server, wait_for
+from made_audio import speech
+from problems import problem
+from tiny_model import LABELS, save
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from kws_edge import KeywordModel, Spotter
+
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def server(path: Path) -> Iterator[httpx.Client]:
+    with live_server(path) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def expected(path: Path) -> list[dict[str, Any]]:
+    """What the package itself makes of `speech`."""
+    spotter = Spotter(KeywordModel.load(path))
+    return [event.to_dict() for event in [*spotter.push(speech()), *spotter.finish()]]
+
+
+@contextmanager
+def stream(server: httpx.Client, **options: Any) -> Iterator[ClientConnection]:
+    """A connection; keyword arguments of `connect` begin with an underscore, all others are parameters."""
+    parameters = options.pop("_query", {k: v for k, v in options.items() if not k.startswith("_")})
+    url = f"{str(server.base_url).replace('http', 'ws')}/v1/stream?{urlencode(parameters)}"
+    with connect(url, **{k.removeprefix("_"): v for k, v in options.items() if k.startswith("_")}) as ws:
+        yield ws
+
+
+def receive(ws: ClientConnection) -> dict[str, Any]:
+    return json.loads(ws.recv(timeout=PATIENT))
+
+
+def send(ws: ClientConnection, **command: Any) -> None:
+    ws.send(json.dumps(command))
+
+
+def rest(ws: ClientConnection) -> list[dict[str, Any]]:
+    """All messages until the close."""
+    messages = []
+    while True:
+        try:
+            messages.append(receive(ws))
+        except ConnectionClosed:
+            return messages
+
+
+def refusal(ws: ClientConnection) -> tuple[int, str, str]:
+    """Close code, problem and detail of a stream that must be refused."""
+    *_, error = rest(ws)
+    assert error["type"] == "error"
+    assert ws.close_code is not None
+    problem = error["problem"]
+    return ws.close_code, problem["type"].removeprefix("urn:kws-edge:problem:"), problem["detail"]
+
+
+def events(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in m.items() if k != "type"} for m in messages if m["type"] == "event"]
+
+
+def same(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events for comparison by ==: floats in float32's accuracy."""
+    return [{k: pytest.approx(v, rel=1e-3, abs=1e-4) if k not in TEXTS else v for k, v in e.items()} for e in events]
+
+
+TEXTS = ("label", "guess", "reason", "abstained", "model")
+
+
+# Hello and events
+
+
+def test_the_hello_says_what_will_be_understood(server: httpx.Client) -> None:
+    with stream(server, rate=8000, encoding="float32", hop=0.05, words="HIGH,low", target=0.99) as ws:
+        hello = receive(ws)
+    assert hello["type"] == "hello"
+    assert hello["model"] == "tiny"
+    assert hello["labels"] == list(LABELS)
+    assert hello["words"] == ["high", "low"]
+    assert (hello["rate"], hello["encoding"], hello["hop"]) == (8000, "float32", 0.05)
+    assert hello["thresholds"] == {"entropy": 0.7}
+    assert hello["version"]
+
+
+@pytest.mark.parametrize("chunk", [160, 1000, 1600, 16_001])  # case 43
+def test_the_events_are_those_of_the_package_however_the_audio_is_cut(
+    server: httpx.Client, expected: list[dict[str, Any]], chunk: int
+) -> None:
+    samples = speech()
+    with stream(server) as ws:
+        for i in range(0, len(samples), chunk):
+            ws.send(samples[i : i + chunk].tobytes())
+        send(ws, type="finish")
+        messages = rest(ws)
+        assert ws.close_code == 1000
+    assert events(messages) == same(expected)
+    assert [event["label"] for event in expected if event["label"]] == ["high", "low"]
+    assert messages[-1] == {"type": "end", "time": pytest.approx(len(samples) / RATE + 1)}
+
+
+def test_an_event_comes_as_it_happens(server: httpx.Client) -> None:
+    with stream(server) as ws:
+        receive(ws)
+        for chunk in np.array_split(speech()[: RATE * 3], 30):
+            ws.send(chunk.tobytes())
+        assert receive(ws)["label"] == "high"
+
+
+def test_float_samples_at_another_rate_give_the_same_words(
+    server: httpx.Client, expected: list[dict[str, Any]]
+) -> None:
+    samples = soxr.resample(speech().astype(np.float32) / 32768, RATE, 44_100)
+    with stream(server, rate=44_100, encoding="float32") as ws:
+        for chunk in np.array_split(samples.astype("<f4"), 200):
+            ws.send(chunk.tobytes())
+        send(ws, type="finish")
+        found = events(rest(ws))
+    assert [event["label"] for event in found] == [event["label"] for event in expected]
+    assert [event["start"] for event in found] == pytest.approx([event["start"] for event in expected], abs=0.05)
+
+
+def test_every_hop_is_told_where_posteriors_are_asked_for(server: httpx.Client) -> None:
+    samples = speech()
+    with stream(server, posteriors="true") as ws:
+        for chunk in np.array_split(samples, 7):
+            ws.send(chunk.tobytes())
+        send(ws, type="finish")
+        messages = rest(ws)
+    hops = [message for message in messages if message["type"] == "hop"]
+    times = [hop["time"] for hop in hops]
+    assert np.diff(times) == pytest.approx(0.1)
+    assert len(hops) == pytest.approx(len(samples) / RATE * 10 + 10, abs=2)
+    assert hops[0]["state"] == "warming_up"  # case 42
+    assert all(sum(hop["probability"]) == pytest.approx(1, abs=1e-4) for hop in hops)
+
+
+def test_silence_gives_no_event(server: httpx.Client) -> None:  # case 50
+    with stream(server) as ws:
+        ws.send(bytes(RATE * 2 * 3))
+        send(ws, type="finish")
+        assert [message["type"] for message in rest(ws)] == ["hello", "end"]
+
+
+def test_only_the_words_asked_for_give_events(server: httpx.Client) -> None:
+    with stream(server, words="low") as ws:
+        for chunk in np.array_split(speech(), 50):
+            ws.send(chunk.tobytes())
+        send(ws, type="finish")
+        assert [event["label"] for event in events(rest(ws))] == ["low"]
+
+
+def test_streams_do_not_hear_each_other(server: httpx.Client, expected: list[dict[str, Any]]) -> None:
+    found: dict[int, list[dict[str, Any]]] = {}
+
+    def one(i: int) -> None:
+        samples = speech() if i % 2 else np.zeros(RATE * 4, np.int16)
+        with stream(server) as ws:
+            for chunk in np.array_split(samples, 40):
+                ws.send(chunk.tobytes())
+            send(ws, type="finish")
+            found[i] = events(rest(ws))
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENT)
+    assert [found[i] for i in (0, 2, 4)] == [[]] * 3
+    assert [found[i] for i in (1, 3, 5)] == [same(expected)] * 3
+
+
+# Commands
+
+
+def test_after_a_reset_the_stream_is_as_new(server: httpx.Client, expected: list[dict[str, Any]]) -> None:  # case 40
+    samples = speech()
+    with stream(server) as ws:
+        ws.send(samples[: RATE * 2 + 8000].tobytes())
+        send(ws, type="reset")
+        for chunk in np.array_split(samples, 30):
+            ws.send(chunk.tobytes())
+        send(ws, type="finish")
+        found = events(rest(ws))
+    assert found[-len(expected) :] == same(expected)
+
+
+def test_a_gap_moves_the_clock(server: httpx.Client) -> None:
+    with stream(server, rate=8000) as ws:
+        send(ws, type="gap", samples=80_000)
+        send(ws, type="finish")
+        end = rest(ws)[-1]
+    assert end["time"] == pytest.approx(11, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello", "", "[]", "null", "{}", '{"type": "start"}', '{"type": "gap"}', '{"type": "gap", "samples": "9"}',
+        '{"type": "gap", "samples": true}', '{"type": "gap", "samples": 1.5}', '{"type": "finish", "now": true}',
+        '{"type": "audio"}', "[" * 100_000, '{"type": NaN}',
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_command_ends_the_stream(server: httpx.Client, text: str) -> None:
+    with stream(server) as ws:
+        ws.send(text)
+        assert refusal(ws)[:2] == (1003, "malformed")
+
+
+@pytest.mark.parametrize("samples", [-1, 10**30])
+def test_a_gap_that_cannot_be_is_refused(server: httpx.Client, samples: int) -> None:
+    with stream(server) as ws:
+        send(ws, type="gap", samples=samples)
+        assert refusal(ws)[:2] == (4000, "invalid-parameter")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"model": "nope"}, "expected one of tiny"),
+        ({"words": "high,nope"}, "nope"),
+        ({"words": ","}, "expected one or more"),
+        ({"hop": "0.001"}, "hop"),
+        ({"hop": "0.055"}, "hop"),
+        ({"hop": "nan"}, "hop"),
+        ({"rate": "0"}, "rate"),
+        ({"rate": "1e9"}, "rate"),
+        ({"encoding": "mp3"}, "encoding"),
+        ({"score": "both", "target": "0.99"}, "no threshold"),
+        ({"target": "1.5"}, "target"),
+        ({"target": "99.5"}, "target: '99.5'; expected a number above 0 and below 1 (0.995 for 99.5 %)"),
+        ({"rate": "fast"}, "rate: 'fast'; expected a whole number from 4000 to 192000"),
+        ({"score": "both ways"}, "score: 'both ways'; expected one of entropy, vacuity, both"),
+        ({"posteriors": "maybe"}, "posteriors: 'maybe'; expected true or false"),
+        ({"words": "a" * 7000, "speed": "2"}, "speed: no such parameter; expected some of model, rate, encoding"),
+        ([("hop", "0.1"), ("hop", "0.2")], "hop: given more than once"),
+    ],
+)
+def test_a_wrong_parameter_is_said_and_closes(server: httpx.Client, parameters: Any, said: str) -> None:
+    with stream(server, _query=parameters) as ws:
+        code, problem, detail = refusal(ws)
+    assert (code, problem) == (4000, "invalid-parameter")
+    assert said in detail
+    assert "\n" not in detail
+
+
+def test_a_query_that_is_far_too_long_is_refused_before_the_handshake(server: httpx.Client) -> None:
+    with pytest.raises((InvalidStatus, InvalidMessage)), stream(server, words=",".join(["low"] * 3000)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("int16", b"\0\0\0"),
+        ("float32", b"\0\0"),
+        ("float32", np.array([0.1, np.nan], "<f4").tobytes()),  # case 19
+        ("float32", np.array([0.1, -np.inf], "<f4").tobytes()),
+        ("float32", np.full(99, 30_000, "<f4").tobytes()),
+    ],
+)
+@pytest.mark.parametrize("rate", [16_000, 48_000])
+def test_audio_that_cannot_be_used_ends_the_stream(
+    server: httpx.Client, encoding: str, message: bytes, rate: int
+) -> None:
+    with stream(server, encoding=encoding, rate=rate) as ws:
+        for _ in range(20):
+            try:
+                ws.send(message)
+            except ConnectionClosed:
+                break
+        assert refusal(ws)[:2] == (1007, "invalid-audio")
+
+
+def test_an_empty_message_is_ignored(server: httpx.Client) -> None:  # case 45
+    with stream(server) as ws:
+        ws.send(b"")
+        send(ws, type="finish")
+        assert rest(ws)[-1] == {"type": "end", "time": 1.0}
+
+
+def test_a_message_that_is_too_long_ends_the_stream(path: Path) -> None:
+    with live_server(path, max_message=1024) as server, stream(server) as ws:
+        receive(ws)
+        ws.send(bytes(2000))
+        assert rest(ws) == []
+        assert ws.close_code == 1009
+
+
+def test_a_stream_without_audio_is_ended(path: Path) -> None:
+    with live_server(path, idle_timeout=0.3) as server, stream(server) as ws:
+        assert refusal(ws)[:2] == (4008, "idle")
+
+
+@pytest.mark.parametrize(
+    "message", [b"", '{"type": "reset"}', '{"type": "gap", "samples": 0}'], ids=["nothing", "resets", "gaps"]
+)
+def test_what_is_no_audio_does_not_keep_a_stream_open(path: Path, message: bytes | str) -> None:
+    with live_server(path, idle_timeout=0.5) as server, stream(server) as ws:
+        end = time.monotonic() + PATIENT
+        while time.monotonic() < end:
+            try:
+                ws.send(message)
+            except ConnectionClosed:
+                break
+            time.sleep(0.05)
+        else:
+            pytest.fail("it stays open")
+        assert refusal(ws)[:2] == (4008, "idle")
+
+
+def test_audio_keeps_a_stream_open(path: Path) -> None:
+    # The limit is also the longest that a busy machine may keep this test from sending.
+    with live_server(path, idle_timeout=2) as server, stream(server) as ws:
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            ws.send(bytes(320))
+            time.sleep(0.1)
+        send(ws, type="finish")
+        assert rest(ws)[-1]["type"] == "end"
+
+
+def test_a_client_that_never_reads_does_not_fill_the_memory(path: Path) -> None:
+    def flood(sock: socket.socket) -> None:
+        second = b"\x82\xfe" + struct.pack(">H", 32_000) + bytes(4) + bytes(32_000)  # a frame under a mask of 0
+        for _ in range(10_000):
+            sock.sendall(second)
+
+    with live_server(path, idle_timeout=0.5, send_buffer=4096) as server:
+        url = server.base_url
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that it is soon full
+            sock.connect((url.host, url.port))
+            sock.sendall(
+                b"GET /v1/stream?posteriors=true&hop=0.02 HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n"
+                b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            sock.settimeout(1)
+            with pytest.raises(OSError):  # noqa: PT011  that it is full, or closed
+                flood(sock)
+            wait_for(lambda: server.get("/health/ready").json()["streams"] == 0)
+
+
+def test_more_streams_than_there_may_be_are_told_to_come_back(path: Path) -> None:
+    with live_server(path, max_streams=1) as server:
+        with stream(server) as first:
+            receive(first)
+            with stream(server) as second:
+                assert refusal(second)[:2] == (1013, "overloaded")
+        wait_for(lambda: server.get("/health/ready").json()["streams"] == 0)
+        with stream(server) as third:
+            assert receive(third)["type"] == "hello"
+
+
+def test_one_client_may_not_take_all_streams(path: Path) -> None:
+    with live_server(path, max_client_streams=1) as server, stream(server) as first:
+        receive(first)
+        with stream(server) as second:
+            assert refusal(second)[:2] == (1013, "too-many-requests")
+
+
+def test_a_client_that_vanishes_leaves_its_place(path: Path) -> None:
+    with live_server(path, max_streams=1) as server:
+        with stream(server) as ws:
+            receive(ws)
+            ws.socket.close()
+        wait_for(lambda: server.get("/health/ready").json()["streams"] == 0)
+
+
+def test_a_key_comes_as_header_or_as_subprotocol(path: Path) -> None:
+    with live_server(path, api_keys=(KEY,)) as server:
+        with stream(server) as ws:
+            assert refusal(ws)[:2] == (1008, "unauthorized")
+        for options in (
+            {"_additional_headers": {"Authorization": f"Bearer {KEY}"}},
+            {"_additional_headers": {"X-API-Key": KEY}},
+            {"_subprotocols": ["kws-edge", f"kws-edge.key.{KEY}"]},
+        ):
+            with stream(server, **options) as ws:
+                assert receive(ws)["type"] == "hello"
+                assert ws.subprotocol in (None, "kws-edge")
+
+
+def test_a_plain_request_is_told_that_a_handshake_is_missing(server: httpx.Client) -> None:
+    response = server.get("/v1/stream")
+    assert "expected a WebSocket" in problem(response, 426, "upgrade-required")
+    assert response.headers["Upgrade"] == "websocket"
+
+
+def denial(server: httpx.Client, path: str = "/v1/stream", **options: Any) -> tuple[int, str]:
+    """Status and problem of a handshake that must be refused."""
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        connect(f"{str(server.base_url).replace('http', 'ws')}{path}", **options),
+    ):
+        pass
+    answer = refused.value.response
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    return answer.status_code, json.loads(answer.body)["type"].removeprefix("urn:kws-edge:problem:")
+
+
+@pytest.mark.parametrize("elsewhere", ["/", "/v1/models", "/v1/stream/", "/page/app.js", "/nothing"])
+def test_a_handshake_elsewhere_is_a_problem_too(server: httpx.Client, elsewhere: str) -> None:
+    assert denial(server, elsewhere) == (404, "not-found")
+
+
+@pytest.mark.parametrize("origin", ["https://example.org", "null", "http://[", "http://h@example.org", "x"])
+def test_a_page_of_another_origin_may_not_listen_in(server: httpx.Client, origin: str) -> None:
+    assert denial(server, origin=origin) == (403, "forbidden")
+
+
+def test_a_proxy_that_changes_the_host_is_named_as_what_may_be_wrong(server: httpx.Client) -> None:
+    with pytest.raises(InvalidStatus) as refused, stream(server, _origin="https://example.org"):
+        pass
+    detail = json.loads(refused.value.response.body or b"")["detail"]
+    assert f"'https://example.org'; expected one of '{server.base_url.netloc.decode()}'" in detail
+    assert "a proxy must pass on" in detail
+    assert "--cors-origins" in detail
+
+
+def test_its_own_page_and_those_that_are_named_may(path: Path, server: httpx.Client) -> None:
+    with stream(server, _origin=str(server.base_url).rstrip("/")) as ws:
+        assert receive(ws)["type"] == "hello"
+    with (
+        live_server(path, cors_origins=("https://example.org",)) as open_server,
+        stream(open_server, _origin="https://example.org") as ws,
+    ):
+        assert receive(ws)["type"] == "hello"
+
+
+def test_streams_are_counted(path: Path) -> None:
+    with live_server(path) as server:
+        with stream(server) as ws:
+            for chunk in np.array_split(speech(), 20):
+                ws.send(chunk.tobytes())
+            send(ws, type="finish")
+            rest(ws)
+        text = server.get("/metrics").text
+    assert 'kws_edge_stream_events_total{model="tiny",outcome="accepted"} 2.0' in text
+    seconds = next(line for line in text.splitlines() if line.startswith("kws_edge_stream_audio_seconds_total"))
+    assert float(seconds.split()[1]) == pytest.approx(len(speech()) / RATE + 1, abs=0.1)
+
+
+def test_an_open_stream_is_told_that_the_server_restarts_and_does_not_hold_it_up(path: Path) -> None:
+    grace = 50
+    server = Process("--models", str(path), "--shutdown-grace", str(grace))
+    with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as ws:
+        receive(ws)
+        ws.send(bytes(3200))
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert refusal(ws)[:2] == (1012, "not-ready")
+        assert server.process.wait(PATIENT) == 0
+        assert time.monotonic() - began < grace / 2

@@ -1,0 +1,215 @@
+"""The command line `kws-export`: help that teaches, errors in one line, exit statuses, a run that can be stopped."""
+
+import contextlib
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_model
+import tone_words
+import torch
+from click.testing import CliRunner, Result
+
+from kws_export.cli import main
+from kws_export.training.checkpoint import load_checkpoint
+from kws_export.training.trainer import Trainer
+
+COMMANDS = ("train", "export", "download", "inspect", "quantise", "report", "score", "sweep")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # `train` tunes its whole process, which here is that of all tests: without small numbers, for one.
+    monkeypatch.setattr("kws_export.kernels.compiled.tune_process", lambda: None)
+    with tone_words.one_thread():
+        yield
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "tones.toml"
+    path.write_text(tone_words.RECIPE)
+    return path
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def train_arguments(recipe: Path, tones: Path, out: Path, *options: object) -> list[object]:
+    cache = tones.parent / "cache"
+    return ["train", "--recipe", recipe, "--data", tones, "--out", out, "--cache", cache, "--device", "cpu", *options]
+
+
+def assert_one_line_error(result: Result, message: str, status: int = 1) -> None:
+    assert result.exit_code == status, result.output
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 1
+    assert re.search(message, errors[0]), errors[0]
+    assert result.stderr.rstrip().endswith(errors[0])
+    assert "Traceback" not in result.output
+
+
+# --- help
+
+
+def test_the_commands_are_listed() -> None:
+    result = call("--help")
+    assert result.exit_code == 0
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} +\w", result.output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(command: str) -> None:
+    for option in ("--help", "-h"):
+        result = call(command, option)
+        assert result.exit_code == 0
+        assert re.search(rf"kws-export {command} \S", result.output)
+        assert all(len(line) <= 120 for line in result.output.splitlines())
+
+
+# --- train
+
+
+def test_train_says_a_line_an_epoch_and_where_the_weights_are(recipe: Path, tones: Path, tmp_path: Path) -> None:
+    result = call(*train_arguments(recipe, tones, tmp_path / "run", "--epochs", 2, "--seed", 3))
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    pattern = r"epoch +{}/2  loss \d+\.\d{{4}}  accuracy [01]\.\d{{4}}  validation [01]\.\d{{4}}  \d+ clips/s"
+    assert re.fullmatch(pattern.format(1), lines[0])
+    assert re.fullmatch(pattern.format(2), lines[1])
+    assert re.fullmatch(rf"best validation accuracy [01]\.\d+: {tmp_path}/run/best\.pt", lines[2])
+    assert len(lines) == 3
+    assert load_checkpoint(tmp_path / "run" / "last.pt")["recipe"]["seed"] == 3
+
+
+def test_ctrl_c_is_status_130_and_the_same_command_goes_on(
+    recipe: Path, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Trainer._step
+
+    def interrupted(self: Trainer, *arguments: Any) -> Any:
+        if self.epoch == 1:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, *arguments)
+
+    arguments = train_arguments(recipe, tones, tmp_path / "run", "--epochs", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", interrupted)
+        stopped = call(*arguments)
+    assert stopped.exit_code == 130
+    assert "Traceback" not in stopped.output
+    assert "stopped after 1 epochs; the same command goes on from there" in stopped.stderr
+    resumed = call(*arguments)
+    assert resumed.exit_code == 0
+    assert resumed.stdout.startswith(f"{tmp_path}/run has 1 of 2 epochs; going on from there\nepoch   2/2")
+
+
+def test_on_a_terminal_a_bar_moves_and_makes_room_for_the_epochs_line(
+    recipe: Path, tones: Path, tmp_path: Path
+) -> None:
+    screen, terminal = pty.openpty()
+    command = map(str, train_arguments(recipe, tones, tmp_path / "run", "--epochs", 1, "--threads", 1))
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kws_export", *command], stdout=terminal, stderr=terminal, env=environment
+    )
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux's way to say that the other end is closed
+        while part := os.read(screen, 65_536):
+            shown += part
+    os.close(screen)
+    assert process.wait(timeout=60) == 0
+    assert re.search(rb"step \d+/10, loss \d\.\d{3}", shown)  # at the latest the last step, as the bar leaves
+    erased = rb"\r\x1b\[1A\x1b\[2K"  # the line above, which the bar was on
+    assert re.search(erased + rb"epoch   1/1  loss", shown)
+
+
+def test_without_a_terminal_no_bar_is_drawn(recipe: Path, tones: Path, tmp_path: Path) -> None:
+    result = call(*train_arguments(recipe, tones, tmp_path / "run", "--epochs", 1))
+    assert result.exit_code == 0
+    assert "step" not in result.output
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epochs", 0], "epochs=0; expected at least 1"),
+        (["--seed", -1], "seed=-1; expected at least 0"),
+        (["--negatives", "x"], r"recipe tones has no \[negatives\] share"),
+        (["--seed", 7, "--out", "{run}"], "holds a run of another recipe, which differs in seed"),
+        (["--out", "{recipe}"], r"tones\.toml"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line_and_status_1(
+    recipe: Path, tones: Path, tone_run: Path, tmp_path: Path, options: list[object], message: str
+) -> None:
+    places = {"run": tone_run, "recipe": recipe}
+    given = [str(option).format(**places) for option in options]
+    assert_one_line_error(call(*train_arguments(recipe, tones, tmp_path / "run", *given)), message)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_without_a_cuda_device_is_one_line(recipe: Path, tones: Path, tmp_path: Path) -> None:
+    result = call(*train_arguments(recipe, tones, tmp_path / "run", "--device", "cuda"))
+    assert_one_line_error(
+        result, "device cuda asked for, but torch finds no CUDA device here; use --device cpu or auto"
+    )
+
+
+def test_a_recipe_that_is_no_toml_is_one_line(tones: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("variant = softmax")
+    assert_one_line_error(call(*train_arguments(tmp_path / "bad.toml", tones, tmp_path / "run")), "is not a TOML file")
+
+
+def test_a_folder_without_words_is_one_line(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert_one_line_error(call(*train_arguments(recipe, tmp_path / "empty", tmp_path / "run")), "no words in .*empty")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["train"], ["train", "--recipe", "none.toml"], ["export", "none"], ["inspect", "none.onnx"], ["listen"]],
+)
+def test_a_wrong_call_is_status_2_with_the_usage(arguments: list[str]) -> None:
+    result = call(*arguments)
+    assert_one_line_error(result, "Missing option|does not exist|No such command", status=2)
+    assert "Usage: " in result.stderr
+
+
+def test_a_run_without_a_checkpoint_cannot_be_exported(tones: Path, tmp_path: Path) -> None:
+    assert_one_line_error(call("export", tmp_path, "--data", tones), r"no checkpoint .*best\.pt; `kws-export train`")
+
+
+# --- inspect
+
+
+def test_inspect_shows_versions_operators_and_metadata(tmp_path: Path) -> None:
+    path = tiny_model.save(tmp_path)
+    result = call("inspect", path)
+    assert result.exit_code == 0
+    head, operators, *metadata = result.output.splitlines()
+    assert re.fullmatch(rf"{path}: IR version 8, opset 17, [\d,]+ weights", head)
+    assert operators.startswith("operators: ")
+    assert "ReduceSum x2" in operators
+    assert json.loads("\n".join(metadata))["labels"] == ["low", "mid", "high"]
+
+
+@pytest.mark.parametrize("content", [b"", b"RIFF not a model"])
+def test_inspect_refuses_what_is_no_model(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.onnx"
+    path.write_bytes(content)
+    assert_one_line_error(call("inspect", path), r"x\.onnx (is not an ONNX file|has no metadata)")

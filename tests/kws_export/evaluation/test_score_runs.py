@@ -1,0 +1,200 @@
+"""`kws-export score`: what is kept of a run's answers, in which file, and what is not scored twice."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile as sf
+import tone_words
+import torch
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from kws_edge.errors import SettingError
+from kws_export.cli import main
+from kws_export.data.batches import split_features
+from kws_export.data.splits import load_split
+from kws_export.evaluation.score_runs import Answers, RunScores, shortened
+from kws_export.evaluation.scoring import Scored
+from kws_export.training.checkpoint import Checkpoint
+
+WORDS = tuple(tone_words.SWEEPS)
+
+
+@pytest.fixture
+def run(tone_run: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run, to be written to."""
+    return Path(shutil.copytree(tone_run, tmp_path / "tones-1"))
+
+
+@pytest.fixture(scope="module")
+def hum(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("kitchen") / "hum.wav"
+    sf.write(path, 0.1 * np.random.default_rng(0).standard_normal(2 * tone_words.RATE), tone_words.RATE)
+    return path
+
+
+def score(tones: Path, out: Path, *arguments: object) -> Result:
+    given = ["score", "--data", tones, "--cache", tones.parent / "cache", "--out", out, *arguments]
+    return CliRunner().invoke(main, [str(argument) for argument in given])
+
+
+# ---- what is kept
+
+
+floats: st.SearchStrategy[Any] = hnp.arrays(np.float32, st.integers(1, 20), elements=st.floats(0, 1, width=32))
+
+
+@given(floats)
+def test_floats_keep_sixteen_significant_bits_and_their_order(values: Any) -> None:
+    normal = np.where(values < np.finfo(np.float32).tiny, np.float32(0), values)
+    short = shortened(normal)
+    np.testing.assert_allclose(short, normal, rtol=2.0**-16)
+    assert (np.diff(short[np.argsort(normal)]) >= 0).all()
+    np.testing.assert_array_equal(shortened(short), short)
+    assert not (short.view(np.uint32) & 0xFF).any()
+
+
+def test_scores_are_kept_to_the_last_bit() -> None:
+    crowd = np.float32(1) - np.arange(1, 5, dtype=np.float32) * np.finfo(np.float32).epsneg
+    scored = Scored(np.zeros(4, int), np.zeros(4, int), np.ones((4, 2), np.float32), crowd, crowd[::-1])
+    kept = Answers.of(scored)
+    assert kept.score("vacuity").tolist() == crowd.tolist()
+    assert kept.score("entropy").tolist() == crowd[::-1].tolist()
+
+
+def test_of_a_models_outputs_the_proper_scoring_rules_needs_are_kept() -> None:
+    alpha = np.array([[6, 2, 2], [1, 1, 8]], np.float32)
+    scored = Scored(np.array([1, 2]), np.array([0, 2]), alpha, np.array([0.3, 0.2]), np.array([0.8, 0.4]))
+    kept = Answers.of(scored, with_probabilities=True)
+    assert kept.correct.tolist() == [False, True]
+    assert kept.p_truth == pytest.approx([0.2, 0.8], rel=1e-4)
+    assert kept.p_predicted == pytest.approx([0.6, 0.8], rel=1e-4)
+    assert kept.sum_p2 == pytest.approx([0.44, 0.66], rel=1e-4)
+    assert Answers.of(scored).p_truth is None
+
+
+SCORES = RunScores(
+    "softmax-1", "softmax", 1, 4, 3, {"name": "x", "epochs": 4}, ("yes", "no"), "abc",
+    {"test": "k"},
+    {"noise": ["n/*"]},
+    {
+        "test": Answers(*(np.array([0, 1], np.int16),) * 2, *(np.array([0.25, 0.5], np.float32),) * 5),
+        "speech": Answers(*(np.array([-1], np.int16),) * 2, *(np.array([0.5], np.float32),) * 2),
+    },
+)  # fmt: skip
+
+
+def test_a_file_gives_back_what_was_saved_and_the_same_scores_give_the_same_bytes(tmp_path: Path) -> None:
+    SCORES.save(tmp_path / "a.npz")
+    SCORES.save(tmp_path / "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    loaded = RunScores.load(tmp_path / "a.npz")
+    assert replace(loaded, sets={}) == replace(SCORES, sets={})
+    for name, answers in SCORES.sets.items():
+        for field in answers.__slots__:
+            np.testing.assert_array_equal(getattr(loaded.sets[name], field), getattr(answers, field))
+    assert loaded.sets["speech"].p_truth is None
+
+
+def test_what_is_no_score_file_or_of_another_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(SettingError, match=r"text\.npz holds no scores"):
+        RunScores.load(tmp_path / "text.npz")
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    with pytest.raises(SettingError, match=r"other\.npz holds no scores: .*about"):
+        RunScores.load(tmp_path / "other.npz")
+    np.savez(tmp_path / "old.npz", about=np.array(json.dumps({"format": 0})))
+    with pytest.raises(SettingError, match="format 0; expected 2: score the run again"):
+        RunScores.load(tmp_path / "old.npz")
+
+
+# ---- the command
+
+
+def test_a_runs_answers_are_those_of_its_network(tones: Path, run: Path, hum: Path, tmp_path: Path) -> None:
+    result = score(tones, tmp_path / "scores", run, "--noise", hum, "--sounds", hum.parent)
+    assert result.exit_code == 0, result.output
+    scores = RunScores.load(tmp_path / "scores" / "tones-1.npz")
+    assert (scores.run, scores.variant, scores.seed, scores.epochs) == ("tones-1", "softmax", 1, 4)
+    assert scores.labels == WORDS
+    noisy = {f"test_{snr}dB" for snr in (20, 10, 5, 0)}
+    assert scores.sets.keys() == scores.keys.keys() == {"validation", "test", "background", "sounds"} | noisy
+    assert scores.patterns["noise"] == [f"{hum.parent.name}/hum.wav"]
+    assert not any(Path(p).is_absolute() for patterns in scores.patterns.values() for p in patterns)
+    checkpoint = Checkpoint.load(run / "best.pt")
+    data = load_split(tones, "test", WORDS, tones.parent / "cache")
+    with torch.inference_mode():
+        p = checkpoint.network(split_features(data, checkpoint.front_end)).softmax(1).numpy()
+    test = scores.sets["test"]
+    assert test.p_truth is not None
+    assert test.truth.tolist() == data.labels.tolist()
+    assert test.predicted.tolist() == p.argmax(1).tolist()
+    np.testing.assert_allclose(test.p_truth, p[np.arange(len(p)), data.labels], rtol=1e-3)
+    np.testing.assert_allclose(test.entropy, -(p * np.log(p)).sum(1) / np.log(4), rtol=2e-3)
+    assert f"tones-1.npz: test accuracy {test.correct.mean():.4f}" in result.stdout
+
+
+def test_what_is_scored_already_is_passed_over_and_new_sets_are_added(
+    tones: Path, run: Path, hum: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "scores"
+    assert "3 sets scored now" in score(tones, out, run).stdout
+    before = (out / "tones-1.npz").read_bytes()
+    assert "0 sets scored now" in score(tones, out, run).stdout
+    assert (out / "tones-1.npz").read_bytes() == before
+    assert "1 sets scored now" in score(tones, out, run, "--speech", hum).stdout
+    assert "speech" in RunScores.load(out / "tones-1.npz").sets
+
+
+def test_another_checkpoint_is_scored_anew(tones: Path, run: Path, hum: Path, tmp_path: Path) -> None:
+    out = tmp_path / "scores"
+    score(tones, out, run, "--speech", hum)
+    saved = torch.load(run / "best.pt", weights_only=True)
+    saved["model"]["classifier.bias"] += torch.tensor([100.0, 0, 0, 0])
+    torch.save(saved, run / "best.pt")
+    assert "3 sets scored now" in score(tones, out, run).stdout
+    scores = RunScores.load(out / "tones-1.npz")
+    assert "speech" not in scores.sets  # it was the old checkpoint's
+    assert (scores.sets["test"].predicted == 0).all()
+
+
+def test_a_file_of_another_format_is_replaced(tones: Path, run: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "tones-1.npz", about=np.array(json.dumps({"format": 0})))
+    assert "3 sets scored now" in score(tones, tmp_path, run).stdout
+    assert "test" in RunScores.load(tmp_path / "tones-1.npz").sets
+
+
+def test_runs_that_are_still_training_are_left_out_and_named(tones: Path, run: Path, tmp_path: Path) -> None:
+    young, unborn = Path(shutil.copytree(run, tmp_path / "young-1")), tmp_path / "unborn-1"
+    unborn.mkdir()
+    history = (young / "history.jsonl").read_text().splitlines()
+    (young / "history.jsonl").write_text("\n".join(history[:2]) + "\n")
+    result = score(tones, tmp_path / "scores", run, young, unborn)
+    assert result.exit_code == 0, result.output
+    assert "young-1: 2 of 4 epochs; left out" in result.stderr
+    assert "unborn-1: no best.pt; left out" in result.stderr
+    assert [path.name for path in (tmp_path / "scores").iterdir()] == ["tones-1.npz"]
+    alone = score(tones, tmp_path / "scores", young)
+    assert alone.exit_code == 1
+    assert "no finished run among those given" in alone.stderr
+
+
+def test_two_runs_of_one_name_are_refused(tones: Path, run: Path, tmp_path: Path) -> None:
+    twin = Path(shutil.copytree(run, tmp_path / "elsewhere" / "tones-1"))
+    result = score(tones, tmp_path / "scores", run, twin)
+    assert result.exit_code == 1
+    assert "Error: two runs are called tones-1; expected folders of different names" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_help_teaches_with_an_example() -> None:
+    result = CliRunner().invoke(main, ["score", "--help"])
+    assert result.exit_code == 0
+    assert "kws-export score runs/nine/*/ --data speech_commands" in result.output

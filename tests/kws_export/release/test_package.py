@@ -1,0 +1,290 @@
+"""`kws-export export` on a trained run: the file, its thresholds and its card say what recomputation says."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import soundfile as sf
+import tone_words
+from click.testing import CliRunner
+from paths import ROOT
+from scipy.stats import beta
+
+from kws_edge.errors import ModelError, SettingError
+from kws_edge.model.features import mfcc, pad
+from kws_edge.model.keyword_model import KeywordModel, Outputs
+from kws_edge.model.metadata import Metadata
+from kws_export.cli import main
+from kws_export.data.splits import UNKNOWN
+from kws_export.evaluation.scoring import Scored
+from kws_export.release import package as package_module
+from kws_export.release.package import package
+from kws_export.training.checkpoint import load_checkpoint
+
+WORDS = tuple(tone_words.SWEEPS)
+OTHER = "chord"
+LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
+
+
+@dataclass
+class Exported:
+    """What one export left behind."""
+
+    run: Path
+    file: Path
+    card: str
+    output: str
+
+    @property
+    def metadata(self) -> Metadata:
+        return KeywordModel.load(self.file).metadata
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    with tone_words.one_thread():
+        yield
+
+
+@pytest.fixture(scope="module")
+def root(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data set with six clips of one more word, which the run was not trained on."""
+    folder = Path(shutil.copytree(tones, tmp_path_factory.mktemp("data") / "data"))
+    (folder / OTHER).mkdir()
+    for i in range(6):
+        mixed = tone_words.say("low", i) + tone_words.say("high", 10 + i)
+        sf.write(folder / OTHER / f"{i:08x}_nohash_0.wav", mixed, tone_words.RATE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(root: Path, tones: Path, tone_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    folder = tmp_path_factory.mktemp("exported")
+    run = Path(shutil.copytree(tone_run, folder / "tones-1"))
+    file = folder / "models" / "four-tones.onnx"
+    arguments = ["export", run, "--data", root, "--out", file, "--cache", tones.parent / "cache"]
+    result = CliRunner().invoke(
+        main, [*map(str, arguments), "--with-front-end", "--score", "vacuity", "--negatives", "hiss, one recording"]
+    )
+    assert result.exit_code == 0, result.output
+    return Exported(run, file, file.with_suffix(".md").read_text(encoding="utf-8"), result.output)
+
+
+@dataclass
+class Answers:
+    """A split's truth and a file's answers, from the recordings themselves."""
+
+    names: list[str]
+    truth: np.ndarray
+    predicted: np.ndarray
+    vacuity: np.ndarray
+    entropy: np.ndarray
+
+    @property
+    def right(self) -> np.ndarray:
+        return self.truth == self.predicted
+
+
+def run_on(file: Path, recordings: Sequence[Path]) -> Outputs:
+    clips = [sf.read(path, dtype="float32")[0] for path in recordings]
+    return KeywordModel.load(file).run(np.stack([pad(mfcc(x)) for x in clips]))
+
+
+def answers(file: Path, tones: Path, split: str) -> Answers:
+    names = sorted((tones / LISTS[split]).read_text().split())
+    outputs = run_on(file, [tones / name for name in names])
+    truth = np.array([WORDS.index(name.split("/")[0]) for name in names])
+    return Answers(names, truth, outputs.labels, outputs.vacuity, outputs.entropy)
+
+
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.2f} %"
+
+
+# --- the file
+
+
+def test_a_file_of_another_recipe_is_not_written_over_unless_asked(tone_run: Path, tones: Path, tmp_path: Path) -> None:
+    file = shutil.copy(ROOT / "models" / "softmax.onnx", tmp_path / "mine.onnx")
+    command = ["export", tone_run, "--data", tones, "--out", file, "--cache", tones.parent / "cache"]
+    before = file.read_bytes()
+    refused = CliRunner().invoke(main, [*map(str, command)])
+    assert refused.exit_code == 1
+    assert "mine.onnx exists and is of another recipe, which differs in name, " in refused.stderr
+    assert "words; expected another --out, or --force to write over it" in refused.stderr
+    assert file.read_bytes() == before
+    assert CliRunner().invoke(main, [*map(str, command), "--force"]).exit_code == 0
+    assert CliRunner().invoke(main, [*map(str, command)]).exit_code == 0  # of this recipe, so that it is rebuilt
+    file.write_bytes(b"notes")
+    assert "exists and is something else; " in CliRunner().invoke(main, [*map(str, command)]).stderr
+
+
+def test_the_file_is_named_for_itself_and_described_by_its_run(exported: Exported) -> None:
+    m = exported.metadata
+    assert m.name == "four-tones"
+    assert m.labels == WORDS
+    assert (m.variant, m.score) == ("softmax", "vacuity")
+    best = load_checkpoint(exported.run / "best.pt")
+    assert m.training["best_epoch"] == best["epoch"]
+    assert m.training["epochs"] == 4
+    assert m.training["seed"] == 1
+    assert m.training["clips"] == {split: 4 * n for split, n in tone_words.COUNTS.items()}
+    assert m.training["recipe"] == json.loads(json.dumps(tone_words.recipe().to_dict()))
+    assert m.calibration["split"] == "validation"
+    assert m.calibration["clips"] == 24
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_accuracy_is_that_of_the_recordings_with_its_interval(exported: Exported, tones: Path, split: str) -> None:
+    right = answers(exported.file, tones, split).right
+    hits, n = int(right.sum()), len(right)
+    stated = exported.metadata.accuracy[split]
+    assert (stated["accuracy"], stated["clips"]) == (hits / n, n)
+    assert stated["low"] == pytest.approx(beta.ppf(0.025, hits, n - hits + 1) if hits else 0.0)
+    assert stated["high"] == pytest.approx(beta.ppf(0.975, hits + 1, n - hits) if hits < n else 1.0)
+
+
+@pytest.mark.parametrize("score", ["entropy", "vacuity"])
+def test_thresholds_are_those_of_largest_coverage_on_validation(exported: Exported, tones: Path, score: str) -> None:
+    found = answers(exported.file, tones, "validation")
+    u = getattr(found, score)
+    points = exported.metadata.thresholds[score]
+    assert [point.target for point in points] == [0.99, 0.995, 0.999]
+    for point in points:
+        accepted = u <= np.float32(point.threshold)
+        assert point.accepted == accepted.sum()
+        assert point.coverage == pytest.approx(accepted.mean())
+        reached = [k for k in range(1, len(u) + 1) if found.right[np.argsort(u)[:k]].mean() >= point.target - 1e-6]
+        assert accepted.sum() == max(reached, default=0)
+
+
+def test_the_file_with_the_front_end_gives_the_same_answers(exported: Exported, tones: Path) -> None:
+    session = ort.InferenceSession(exported.file.with_suffix(".audio.onnx"), providers=["CPUExecutionProvider"])
+    found = answers(exported.file, tones, "test")
+    for i in range(0, len(found.names), 7):
+        samples = sf.read(tones / found.names[i], dtype="float32")[0]
+        label, _, vacuity, entropy = session.run(["class", "alpha", "vacuity", "entropy"], {"audio": samples[None]})
+        assert label[0] == found.predicted[i]
+        assert vacuity[0] == pytest.approx(found.vacuity[i], abs=1e-3)
+        assert entropy[0] == pytest.approx(found.entropy[i], abs=1e-3)
+
+
+def test_scores_are_kept_in_the_run_for_reports(exported: Exported, tones: Path) -> None:
+    scored = Scored.load(exported.run / "scores-test.npz")
+    found = answers(exported.file, tones, "test")
+    np.testing.assert_array_equal(scored.truth, found.truth)
+    np.testing.assert_array_equal(scored.predicted, found.predicted)
+    np.testing.assert_allclose(scored.entropy, found.entropy, atol=1e-5)
+    np.testing.assert_allclose(scored.probability.sum(1), 1)
+
+
+# --- the card
+
+
+def test_the_card_has_the_accuracy_of_the_test_split(exported: Exported, tones: Path) -> None:
+    right = answers(exported.file, tones, "test").right
+    assert f"**Test accuracy:** {percent(right.mean())} (95 % interval " in exported.card
+    assert "32 clips); validation " in exported.card
+
+
+def test_the_card_says_what_the_thresholds_give_on_the_test_split_and_on_other_words(
+    exported: Exported, root: Path
+) -> None:
+    found = answers(exported.file, root, "test")
+    unknown = run_on(exported.file, sorted((root / OTHER).iterdir()))
+    for score, points in exported.metadata.thresholds.items():
+        for point in points:
+            threshold = np.float32(point.threshold)
+            accepted = getattr(found, score) <= threshold
+            (row,) = re.findall(rf"^\| {score} \| {100 * point.target:.1f} % \|.*$", exported.card, re.MULTILINE)
+            *_, accuracy, coverage, total, withheld = (cell.strip() for cell in row.strip("|").split("|"))
+            assert accuracy == (percent(found.right[accepted].mean()) if accepted.any() else "–")
+            assert coverage == percent(accepted.mean())
+            assert total == percent((found.right & accepted).mean())
+            assert withheld == percent((getattr(unknown, score) > threshold).mean())
+
+
+def test_without_other_words_the_card_has_no_column_of_them(exported: Exported, tones: Path, tmp_path: Path) -> None:
+    package(exported.run / "best.pt", tones, tmp_path / "x.onnx", cache=tones.parent / "cache")
+    card = (tmp_path / "x.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^\| (?:entropy|vacuity) \|(?:[^|]+\|){7}$", card, re.MULTILINE)) == 6
+    assert "ther words" not in card
+
+
+def test_a_closed_task_is_measured_on_its_list_and_the_card_says_so(root: Path, tmp_path: Path) -> None:
+    listed = [f"{word}/{path.name}" for word in ("low", "rise") for path in sorted((root / word).iterdir())]
+    split = set((root / "testing_list.txt").read_text().split())
+    (root / "official.txt").write_text("\n".join(name for name in listed if name in split))
+    recipe = tone_words.recipe(labels=["low", UNKNOWN], test_list="official.txt", epochs=1)
+    tone_words.run(tone_words.trainer(root, tmp_path / "run", recipe))
+    metadata = package(tmp_path / "run" / "best.pt", root, tmp_path / "closed.onnx", cache=root.parent / "cache")
+    card = (tmp_path / "closed.md").read_text(encoding="utf-8")
+    assert metadata.accuracy["test"]["clips"] == 16
+    assert metadata.training["clips"]["train"] == 4 * 20 + len(list((root / OTHER).iterdir()))
+    assert "**Words (1):** low; classes besides: `_unknown_`" in card
+    assert "test 16 (`official.txt`)" in card
+    assert "`_unknown_` was learnt from" in card
+    assert "ther words withheld" not in card
+
+
+def test_the_cards_confusions_are_those_of_the_test_split(exported: Exported, tones: Path) -> None:
+    found = answers(exported.file, tones, "test")
+    for i, word in enumerate(WORDS):
+        (row,) = re.findall(rf"^\| \*\*{word}\*\* \|.*$", exported.card, re.MULTILINE)
+        _, *counts, recall = (cell.strip() for cell in row.strip("|").split("|"))
+        expected = [int(((found.truth == i) & (found.predicted == j)).sum()) for j in range(4)]
+        assert [int(count or 0) for count in counts] == expected
+        assert recall == percent(expected[i] / sum(expected))
+
+
+def test_the_card_names_data_licence_epochs_seed_and_the_command(exported: Exported) -> None:
+    for text in (
+        "CC BY 4.0",
+        "Apache-2.0",
+        "| epochs | 4 (",
+        "| seed | 1 |",
+        "| without words | hiss, one recording |",
+    ):
+        assert text in exported.card
+    assert (
+        "    kws-export export runs/tones-1 --data speech_commands --out models/four-tones.onnx --checkpoint best.pt "
+        "--score vacuity --with-front-end --negatives 'hiss, one recording'\n"
+    ) in exported.card
+    assert str(exported.run.parent) not in exported.card
+
+
+def test_the_command_reports_parity_accuracy_and_operating_points(exported: Exported) -> None:
+    assert "largest difference of torch, ONNX Runtime and numpy: class 0.0e+00, alpha" in exported.output
+    assert "test accuracy" in exported.output
+    assert re.search(r"test at vacuity 0\.995: accuracy of the accepted (none|[01]\.\d{4}), coverage", exported.output)
+    assert f"wrote {exported.file}" in exported.output
+
+
+# --- what is refused
+
+
+def test_a_difference_between_torch_and_the_file_stops_the_export(
+    exported: Exported, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = package_module.evidential_head
+
+    def off(*arguments: object) -> object:
+        outputs = head(*arguments)  # type: ignore[arg-type]
+        return outputs._replace(vacuity=outputs.vacuity + 2e-4)
+
+    monkeypatch.setattr(package_module, "evidential_head", off)
+    out = tmp_path / "x.onnx"
+    with pytest.raises(ModelError, match=r"differ by 2\.\d+e-04; expected at most 1e-04"):
+        package(exported.run / "best.pt", tones, out, cache=tones.parent / "cache")
+    assert not out.exists()
+
+
+def test_a_name_that_is_no_onnx_file_is_refused(exported: Exported, tones: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"card\.md; expected a name that ends in \.onnx"):
+        package(exported.run / "best.pt", tones, tmp_path / "card.md", cache=tones.parent / "cache")

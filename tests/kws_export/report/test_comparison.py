@@ -1,0 +1,194 @@
+"""Every figure of a report: what it is of, from which clips, and which runs may be compared."""
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import score_files
+
+from kws_edge.errors import SettingError
+from kws_edge.model.selection import evaluate, operating_point
+from kws_export.evaluation import metrics
+from kws_export.evaluation.score_runs import RunScores
+from kws_export.report.comparison import Comparison, Key, chosen_pair, figures
+
+RUN = score_files.run("softmax")
+TEST, VALIDATION = RUN.sets["test"], RUN.sets["validation"]
+
+
+@pytest.fixture(scope="module")
+def of_run() -> dict[Key, float]:
+    return figures(RUN)
+
+
+# ---- one run
+
+
+def test_accuracy_is_of_every_set_that_holds_words(of_run: dict[Key, float]) -> None:
+    found = {key.on: value for key, value in of_run.items() if key.quantity == "accuracy"}
+    assert found == {name: RUN.sets[name].correct.mean() for name in score_files.INSIDE}
+
+
+@pytest.mark.parametrize("score", ["entropy", "vacuity"])
+def test_rankings_are_those_of_the_metrics(of_run: dict[Key, float], score: str) -> None:
+    u = getattr(TEST, score)
+    assert of_run[Key("aurc", "test", score)] == metrics.aurc(TEST.correct, u)
+    assert of_run[Key("auroc_errors", "test", score)] == metrics.auroc_errors(TEST.correct, u)
+    speech = getattr(RUN.sets["speech"], score)
+    assert of_run[Key("auroc", "speech", score)] == metrics.auroc_ood(u, speech)
+
+
+def test_scores_that_are_one_to_the_last_bit_are_counted() -> None:
+    vacuity = TEST.vacuity.copy()
+    vacuity[:60], vacuity[60] = 1, np.nextafter(np.float32(1), np.float32(0))
+    crowded = replace(RUN, sets={"validation": VALIDATION, "test": replace(TEST, vacuity=vacuity)})
+    at_one = (TEST.vacuity[61:] == 1).sum()
+    assert figures(crowded)[Key("saturated", "test", "vacuity")] == (60 + at_one) / 600
+
+
+def test_scoring_rules_from_what_is_kept_are_those_of_whole_distributions(of_run: dict[Key, float]) -> None:
+    p = score_files.probabilities(TEST.predicted.astype(int), TEST.entropy.astype(float))
+    truth = TEST.truth.astype(int)
+    assert of_run[Key("brier", "test")] == pytest.approx(metrics.brier(p, truth), rel=1e-3)
+    assert of_run[Key("nll", "test")] == pytest.approx(metrics.negative_log_likelihood(p, truth), rel=1e-3)
+    ece = metrics.expected_calibration_error(TEST.correct, p.max(1))
+    assert of_run[Key("ece", "test")] == pytest.approx(ece, abs=2e-3)
+
+
+def test_the_papers_rule_looks_at_the_clips_that_chose_its_threshold(of_run: dict[Key, float]) -> None:
+    point = operating_point(TEST.correct, TEST.vacuity, 0.99)
+    key = Key("total_accuracy", "test", "vacuity", 0.99, "paper")
+    assert of_run[key] == point.total_accuracy
+    assert of_run[key._replace(quantity="coverage")] == point.coverage
+
+
+@pytest.mark.parametrize("on", ["test", "test_0dB"])
+def test_the_other_rules_choose_on_validation(of_run: dict[Key, float], on: str) -> None:
+    for rule, choose in (("validation", operating_point), ("conservative", metrics.conservative_operating_point)):
+        threshold = choose(VALIDATION.correct, VALIDATION.entropy, 0.99).threshold
+        seen = evaluate(RUN.sets[on].correct, RUN.sets[on].entropy, threshold, 0.99)
+        key = Key("coverage", on, "entropy", 0.99, rule)
+        assert of_run[key] == seen.coverage
+        accuracy = of_run[key._replace(quantity="accepted_accuracy")]
+        assert np.isnan(accuracy) if seen.accepted_accuracy is None else accuracy == seen.accepted_accuracy
+
+
+def test_two_thresholds_are_a_score_of_their_own(of_run: dict[Key, float]) -> None:
+    kept = chosen_pair(RUN, 0.99).accepted(TEST.entropy, TEST.vacuity)
+    key = Key("coverage", "test", "both", 0.99, "validation")
+    assert 0 < of_run[key] == kept.mean()
+    assert of_run[key._replace(quantity="accepted_accuracy")] == TEST.correct[kept].mean()
+    other = RUN.sets["speech"]
+    accepted = chosen_pair(RUN, 0.99).accepted(other.entropy, other.vacuity)
+    assert of_run[Key("withheld", "speech", "both", 0.99, "validation")] == pytest.approx(1 - accepted.mean())
+
+
+def test_what_is_withheld_from_outside_is_what_lies_above_the_threshold(of_run: dict[Key, float]) -> None:
+    threshold = operating_point(VALIDATION.correct, VALIDATION.vacuity, 0.995).threshold
+    share = (RUN.sets["silence"].vacuity > np.float32(threshold)).mean()
+    assert of_run[Key("withheld", "silence", "vacuity", 0.995, "validation")] == pytest.approx(share)
+
+
+def test_a_run_without_an_error_has_no_auroc_of_errors() -> None:
+    perfect = replace(TEST, predicted=TEST.truth)
+    found = figures(replace(RUN, sets={"validation": VALIDATION, "test": perfect}))
+    assert np.isnan(found[Key("auroc_errors", "test", "entropy")])
+    assert found[Key("accuracy", "test")] == 1
+
+
+def test_a_run_that_was_not_scored_on_both_splits_is_refused() -> None:
+    with pytest.raises(SettingError, match="softmax-1: not scored on validation"):
+        figures(replace(RUN, sets={"test": TEST}))
+
+
+# ---- several runs
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    runs = [score_files.run("softplus"), *(score_files.run("edl_ce", seed) for seed in (2, 1))]
+    return Comparison.of(runs)
+
+
+def test_variants_stand_in_the_methods_order_and_seeds_rise(comparison: Comparison) -> None:
+    assert {v: [r.seed for r in runs] for v, runs in comparison.runs.items()} == {"edl_ce": [1, 2], "softplus": [1]}
+    assert list(comparison.runs) == ["edl_ce", "softplus"]
+
+
+def test_an_estimate_is_mean_and_two_sigma_or_a_single_value(comparison: Comparison) -> None:
+    key = Key("accuracy", "test")
+    two = comparison.values("edl_ce", key)
+    estimate = comparison.estimate("edl_ce", key)
+    assert estimate is not None
+    assert estimate == (pytest.approx(np.mean(two)), pytest.approx(2 * np.std(two, ddof=1)), 2)
+    single = comparison.estimate("softplus", key)
+    assert single == (comparison.values("softplus", key)[0], None, 1)
+
+
+def test_there_is_no_estimate_of_what_some_run_lacks(comparison: Comparison) -> None:
+    assert comparison.estimate("edl_ce", Key("accuracy", "nowhere")) is None
+    assert comparison.estimate("edl_ce", Key("accepted_accuracy", "test", "entropy", 0.999, "conservative")) is None
+
+
+def test_a_promise_is_counted_over_the_runs(comparison: Comparison) -> None:
+    o = comparison.observed("edl_ce", "entropy", 0.99, "validation")
+    assert o is not None
+    seen = []
+    for run in comparison.runs["edl_ce"]:
+        v, t = run.sets["validation"], run.sets["test"]
+        threshold = operating_point(v.correct, v.entropy, 0.99).threshold
+        seen.append(evaluate(t.correct, t.entropy, threshold, 0.99))
+    assert o.kept == sum(p.accepted_accuracy is not None and p.accepted_accuracy >= 0.99 for p in seen)
+    assert o.coverage.mean == pytest.approx(np.mean([p.coverage for p in seen]))
+    assert o.interval is not None
+    assert o.interval.low < o.accuracy.mean < o.interval.high
+    intervals = [metrics.accuracy_interval(round(p.total_accuracy * p.total), p.accepted) for p in seen]
+    assert o.refuted == sum(i.high < 0.99 for i in intervals)
+    assert comparison.observed("edl_ce", "entropy", 0.999, "conservative") is None
+
+
+def test_two_thresholds_gain_what_they_accept_more(comparison: Comparison) -> None:
+    gain = comparison.pairs["softplus", 0.99, "vacuity"]
+    keys = [Key("coverage", "test", score, 0.99, "validation") for score in ("both", "vacuity")]
+    both, alone = (comparison.values("softplus", key)[0] for key in keys)
+    assert gain.coverage.value == pytest.approx(both - alone)
+    assert gain.coverage.low <= gain.coverage.value <= gain.coverage.high
+
+
+def test_the_csv_has_a_row_for_every_figure_of_every_run(comparison: Comparison) -> None:
+    rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
+    assert len(rows) == sum(len(f) for f in comparison.figures.values())
+    row = next(r for r in rows if r["run"] == "edl_ce-2" and r["quantity"] == "accuracy" and r["on"] == "test")
+    assert float(row["value"]) == pytest.approx(comparison.figures["edl_ce-2"][Key("accuracy", "test")])
+    assert (row["variant"], row["seed"], row["score"], row["target"]) == ("edl_ce", "2", "", "")
+    assert "nan" not in comparison.to_csv()
+
+
+# ---- what is not compared
+
+
+def with_recipe(run: RunScores, **changes: object) -> RunScores:
+    return replace(run, recipe={**run.recipe, **changes})
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([], "no runs to compare"),
+        ([RUN, replace(RUN, run="again")], "softmax-1 and again are both softmax with seed 1"),
+        ([RUN, with_recipe(score_files.run("edl_ce"), epochs=20)], "recipes that differ in epochs"),
+        ([RUN, score_files.run("edl_ce", labels=("a", "b", "c"))], "know other words"),
+        ([RUN, score_files.run("edl_ce", keys={"test": "other"})], r"scored on other clips \(test\)"),
+    ],
+)
+def test_what_differs_in_more_than_variant_and_seed_is_not_compared(runs: list[RunScores], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        Comparison.of(runs)
+
+
+def test_a_run_scored_before_a_setting_existed_is_compared_as_with_its_default() -> None:
+    assert Comparison.of([RUN, with_recipe(score_files.run("edl_ce"), average=0.0)])
+    with pytest.raises(SettingError, match="differ in average"):
+        Comparison.of([RUN, with_recipe(score_files.run("edl_ce"), average=0.5)])

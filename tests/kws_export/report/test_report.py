@@ -1,0 +1,334 @@
+"""`kws-export report`: tables in three formats, plots with shared axes, and prose that follows from the numbers."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import score_files
+from click.testing import CliRunner
+
+from kws_edge.model.metadata import SCORES
+from kws_export.cli import main
+from kws_export.evaluation.score_runs import RunScores
+from kws_export.evaluation.scoring import TARGETS
+from kws_export.evaluation.studies import Difference
+from kws_export.report import plots, report_tables
+from kws_export.report.comparison import Comparison, Estimate, Key, PairGain
+from kws_export.report.findings import agreement_table, difference, findings
+from kws_export.report.report import page
+from kws_export.report.report_tables import ACCURACY, PUBLISHED, all_tables, paper_key
+from kws_export.report.tables import Table, mean, percent, spread
+
+RUNS = [score_files.run("edl_ce"), *(score_files.run("softmax", seed) for seed in (1, 2))]
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return Comparison.of(RUNS)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of RUNS, by the command."""
+    folder = tmp_path_factory.mktemp("docs") / "nine"
+    for run in RUNS:
+        run.save(folder / "scores" / f"{run.run}.npz")
+    result = CliRunner().invoke(main, ["report", str(folder / "scores"), "--out", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"wrote {folder / 'report.md'}: 2 variants, 3 runs\n"
+    return folder
+
+
+def known(accuracy: dict[str, list[float]]) -> Comparison:
+    """A comparison whose accuracies are given, one a seed, and whose other figures are all alike."""
+    rules = ("validation", "conservative")
+    keys = {
+        **{paper_key(s, t): 0.9 for s in SCORES for t in TARGETS},
+        **{Key(q, "test", s, t, r): 0.5 for q in ("coverage", "accepted_accuracy", "total_accuracy", "halves_kept",
+           "halves_promised", "halves_coverage") for s in (*SCORES, "both") for t in TARGETS
+           for r in rules},
+        **{Key("accepted", "test", s, t, r): 300 for s in SCORES for t in TARGETS for r in rules},
+    }  # fmt: skip
+    runs = {v: [score_files.run(v, i + 1, sets=False) for i in range(len(a))] for v, a in accuracy.items()}
+    keys[Key("accuracy", "validation")] = 0.95
+    computed = {f"{v}-{i + 1}": {**keys, ACCURACY: x} for v, a in accuracy.items() for i, x in enumerate(a)}
+    none = PairGain(Difference(0, 0, 0), None)
+    return Comparison(runs, computed, {(v, t, s): none for v in accuracy for t in TARGETS for s in SCORES})
+
+
+# ---- tables
+
+TABLE = Table("t", "a caption", "a note", ["variant", "x %"], [["`edl_ce`", "1.0 ± 0.5"], ["`softmax`", "–"]])
+
+
+def test_a_table_as_markdown() -> None:
+    assert TABLE.to_markdown().splitlines() == [
+        "| variant | x % |",
+        "| --- | ---: |",
+        "| `edl_ce` | 1.0 ± 0.5 |",
+        "| `softmax` | – |",
+    ]
+
+
+def test_a_table_as_csv() -> None:
+    assert list(csv.reader(io.StringIO(TABLE.to_csv()))) == [
+        ["variant", "x %"],
+        ["edl_ce", "1.0 ± 0.5"],
+        ["softmax", "–"],
+    ]
+
+
+def test_a_table_as_latex() -> None:
+    latex = TABLE.to_latex()
+    assert latex.startswith("% a caption\n\\begin{tabular}{lr}\n  \\toprule\n  variant & x \\% \\\\\n")
+    assert "  edl\\_ce & 1.0 $\\pm$ 0.5 \\\\\n  softmax & -- \\\\\n" in latex
+    assert latex.endswith("\\end{tabular}\n")
+
+
+def test_a_single_seed_is_marked_and_has_no_spread() -> None:
+    assert spread(Estimate(0.9631, None, 1)) == "96.31 †"
+    assert spread(Estimate(0.9631, 0.0025, 3)) == "96.31 ± 0.25"
+    assert spread(None) == mean(None) == percent(None) == "–"
+    assert mean(Estimate(0.9631, 0.0025, 3)) == "96.3"
+
+
+def test_the_papers_table_has_ours_and_the_published_figures_below() -> None:
+    table = report_tables.accuracy_table(known({"softmax": [0.96, 0.97], "edl_ce": [0.955]}))
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["`softmax`"][:2] == ["2", "96.50 ± 1.41"]
+    assert rows["softmax, paper"] == ["–", "97.21", "96.47", "94.50", "88.41", "95.54", "86.57", "62.00"]
+    assert rows["`edl_ce`"] == ["1", "95.50 †", *["90.00 †"] * 6]
+    assert len(rows) == 3
+
+
+def test_the_published_figures_are_the_papers() -> None:
+    assert PUBLISHED["softmax_kl"] == {
+        paper_key("vacuity", t): value for t, value in zip(TARGETS, (0.9571, 0.9413, 0.8036), strict=True)
+    }
+    assert PUBLISHED["softmax"][ACCURACY] == 0.9721
+
+
+def test_every_row_fits_its_head(comparison: Comparison) -> None:
+    for table in [*all_tables(comparison), agreement_table(comparison)]:
+        assert {len(row) for row in table.rows} == {len(table.head)}, table.name
+
+
+def test_a_promises_cell_has_accuracy_interval_coverage_and_count(comparison: Comparison) -> None:
+    table = report_tables.promise_table(comparison)
+    row = next(row for row in table.rows if row[:2] == ["`softmax`", "entropy"])
+    o = comparison.observed("softmax", "entropy", 0.99, "validation")
+    assert o is not None
+    assert o.interval is not None
+    low, high = (f"{100 * end:.2f}" for end in o.interval)
+    shown = f"{100 * o.accuracy.mean:.2f} ({low} to {high}) at {100 * o.coverage.mean:.1f}; {o.kept} of 2"
+    assert row[2] == shown
+
+
+def test_the_conservative_table_says_how_many_clips_a_promise_takes(comparison: Comparison) -> None:
+    note = report_tables.conservative_table(comparison).note
+    assert "99.0 takes 528 accepted clips, 99.5 takes 1,058 accepted clips, 99.9 takes 5,296 accepted clips" in note
+    assert "validation has 600 in all" in note
+
+
+def test_gains_have_their_sign_and_no_negative_zero() -> None:
+    c = known({"softmax": [0.96]})
+    gains = {key: PairGain(Difference(-0.0, -0.01, 0.02), None) for key in c.pairs}
+    table = report_tables.pair_table(replace(c, pairs=gains))
+    assert table.rows[0][5:7] == ["+0.00 (-1.00 to +2.00)", "–"]
+
+
+def test_sets_that_were_not_scored_have_no_tables_and_no_plots() -> None:
+    c = known({"softmax": [0.96]})
+    names = {t.name for t in all_tables(c)} | {p.name for p in plots.all_plots(c)}
+    assert not names & {"outside", "outside-auroc", "outside-withheld", "noise", "noise-accuracy"}
+    shown = page(c, [], [], "nine")
+    assert "## Noise" not in shown
+    assert "--noise" not in shown
+
+
+# ---- prose
+
+
+def said(c: Comparison, start: str) -> str:
+    (paragraph,) = (p for p in findings(c) if p.startswith(start))
+    return paragraph
+
+
+def test_the_best_is_the_one_with_the_best_numbers() -> None:
+    text = said(known({"softmax": [0.96, 0.97], "edl_ce": [0.90]}), "**Accuracy.**")
+    assert "From 90.00 % (`edl_ce`) to 96.50 % (`softmax`) on 600 test clips" in text
+    assert "0 of the other 1 variants lie in it" in text
+    assert "From 90.00 % (`softmax`) to 96.00 % (`edl_ce`)" in said(
+        known({"softmax": [0.90], "edl_ce": [0.96]}), "**Accuracy.**"
+    )
+
+
+def test_crowds_at_one_are_told_of_from_one_percent_on() -> None:
+    c = known({"softmax": [0.96], "edl_ce": [0.9]})
+    assert not [p for p in findings(c) if p.startswith("**Scores that are 1")]
+    c.figures["edl_ce-1"][Key("saturated", "test", "entropy")] = 0.123
+    c.figures["softmax-1"][Key("saturated", "test", "entropy")] = 0.009
+    assert said(c, "**Scores that are 1").endswith("among them: `edl_ce` by entropy (12.3 %).")
+
+
+def test_the_gap_between_the_splits_is_told() -> None:
+    text = said(known({"softmax": [0.96], "edl_ce": [0.9]}), "**The two splits.**")
+    assert "-5.00 to +1.00 points" in text
+
+
+def test_missing_variants_are_named() -> None:
+    text = said(known({"softmax": [0.96]}), "Not here")
+    assert "`edl_ce`" in text
+    assert "`softmax`," not in text
+
+
+def test_promises_are_counted_over_runs_scores_and_targets(comparison: Comparison) -> None:
+    text = said(comparison, "**Promised on validation, seen on test, the paper's rule.**")
+    kept = [comparison.observed(v, s, t, "validation") for v in comparison.runs for s in SCORES for t in TARGETS]
+    total = sum(o.accuracy.seeds for o in kept if o)
+    assert f"Of {total} thresholds" in text
+    assert f"{sum(o.kept for o in kept if o)} reached their target" in text
+
+
+def test_only_clear_differences_of_two_thresholds_are_counted() -> None:
+    c = known({"softmax": [0.96]})
+    gain = {True: Difference(0.02, 0.01, 0.03), False: Difference(0.02, -0.01, 0.05)}
+    pairs = {key: PairGain(gain[key[1] == 0.99], None) for key in c.pairs}
+    text = said(replace(c, pairs=pairs), "**Two thresholds**")
+    assert text.count("coverage is larger in 1 of 3 pairs of variant and target and smaller in 0") == 2
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ([0.96, 0.961], "agrees"),
+        ([0.92, 0.921], "differs"),
+        ([0.96, 0.86], "differs, within 2σ"),
+        ([0.96], "agrees, one seed"),
+    ],
+)
+def test_an_order_of_the_paper_agrees_or_not_and_may_be_within_the_spread(ours: list[float], verdict: str) -> None:
+    c = known({"softmax": [0.96] * len(ours)})
+    for i, value in enumerate(ours):  # entropy ahead of vacuity at 99.0, which is 0.93
+        c.figures[f"softmax-{i + 1}"][paper_key("entropy", 0.99)] = value
+        c.figures[f"softmax-{i + 1}"][paper_key("vacuity", 0.99)] = 0.93
+    row = agreement_table(c).rows[0]
+    assert row[:3] == ["softmax by entropy less softmax by vacuity", "99.0", "+0.93"]
+    assert row[-1] == verdict
+
+
+def test_a_differences_spread_is_the_root_of_the_sum_of_squares() -> None:
+    assert difference(Estimate(0.5, 0.03, 3), Estimate(0.2, 0.04, 2)) == (pytest.approx(0.3), pytest.approx(0.05), 2)
+    assert difference(Estimate(0.5, 0.03, 3), Estimate(0.2, None, 1)) == (pytest.approx(0.3), None, 1)
+    assert difference(None, Estimate(0.2, None, 1)) is None
+
+
+def test_a_comparison_that_is_not_here_is_left_open() -> None:
+    rows = agreement_table(known({"softmax": [0.96]})).rows
+    assert ["–", "–"] in [row[-2:] for row in rows]  # with softmax_kl
+
+
+# ---- the page
+
+
+def test_the_page_links_to_files_that_are_there_and_shows_every_table_and_plot(
+    written: Path, comparison: Comparison
+) -> None:
+    text = (written / "report.md").read_text(encoding="utf-8")
+    links = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert {Path(link).stem for link in links} == {p.name for p in plots.all_plots(comparison)}
+    assert all((written / link).is_file() for link in links)
+    for table in [*all_tables(comparison), agreement_table(comparison)]:
+        assert table.to_markdown() in text
+        for kind in ("csv", "tex"):
+            assert (written / "tables" / f"{table.name}.{kind}").stat().st_size > 0
+
+
+def test_the_page_says_how_to_rebuild_it(written: Path) -> None:
+    text = (written / "report.md").read_text(encoding="utf-8")
+    assert "    kws-export report research/nine/scores --out research/nine\n" in text
+    assert "--recipe export/recipes/nine.toml --data speech_commands --variants softmax --seeds 1,2\n" in text
+    score = "    kws-export score runs/nine/*/ --data speech_commands --noise 'esc10/*/2-*' --speech "
+    assert f"{score}'libri_speech/test-other' --out research/nine/scores\n" in text
+    assert str(written.parent) not in text
+
+
+def test_the_figures_are_beside_the_page(written: Path, comparison: Comparison) -> None:
+    assert (written / "figures.csv").read_text(encoding="utf-8") == comparison.to_csv()
+
+
+@pytest.mark.parametrize("content", [None, "no archive"])
+def test_without_score_files_there_is_no_report(tmp_path: Path, content: str | None) -> None:
+    if content:
+        (tmp_path / "x.npz").write_text(content)
+    result = CliRunner().invoke(main, ["report", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert re.search(r"^Error: .*(no score files in|holds no scores)", result.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+# ---- plots
+
+
+def test_every_plot_is_a_png_and_an_svg_without_a_date(written: Path, comparison: Comparison) -> None:
+    for plot in plots.all_plots(comparison):
+        png, svg = (written / "plots" / f"{plot.name}.{kind}" for kind in ("png", "svg"))
+        assert png.read_bytes().startswith(b"\x89PNG")
+        assert ElementTree.parse(svg).getroot().tag.endswith("svg")
+        assert "<dc:date>" not in svg.read_text(encoding="utf-8")
+
+
+def test_a_plot_is_the_same_to_the_byte_the_second_time(written: Path, comparison: Comparison, tmp_path: Path) -> None:
+    plot = next(p for p in plots.all_plots(comparison) if p.name == "promise")
+    plot.save(comparison, tmp_path)
+    for kind in ("png", "svg"):
+        name = f"promise.{kind}"
+        assert (tmp_path / name).read_bytes() == (written / "plots" / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["thresholds-entropy", "density-vacuity", "reliability", "risk-coverage", "noise"])
+def test_panels_share_their_axes_and_name_their_variant(comparison: Comparison, name: str) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    next(p for p in plots.all_plots(comparison) if p.name == name).draw(figure, comparison)
+    panels = [ax for ax in figure.axes if ax.get_visible()]
+    assert [ax.get_title() for ax in panels] == ["edl_ce (1 seed)", "softmax (2 seeds)"]
+    assert len({(ax.get_xlim(), ax.get_ylim()) for ax in panels}) == 1
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == len(panels[0].get_legend_handles_labels()[1]) > 1
+
+
+def test_a_band_is_two_sigma_over_the_seeds(comparison: Comparison) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    plots.noise(figure, comparison)
+    one, two = figure.axes
+    assert len(one.collections) == 0
+    key = Key("coverage", "test", "entropy", report_tables.MAIN_TARGET, "validation")
+    values = 100 * np.array(comparison.values("softmax", key))
+    band = two.collections[-1].get_paths()[0].vertices
+    at_test = band[band[:, 0] == 0][:, 1]
+    assert at_test.max() - at_test.min() == pytest.approx(4 * values.std(ddof=1), abs=1e-6)
+
+
+def test_help_teaches_with_an_example() -> None:
+    result = CliRunner().invoke(main, ["report", "--help"])
+    assert result.exit_code == 0
+    assert "kws-export report research/nine/scores --out research/nine" in result.output
+
+
+def test_a_run_of_another_recipe_is_one_line(tmp_path: Path) -> None:
+    other: RunScores = replace(RUNS[1], recipe={**RUNS[1].recipe, "epochs": 99})
+    for run in (RUNS[0], other):
+        run.save(tmp_path / f"{run.run}.npz")
+    result = CliRunner().invoke(main, ["report", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "recipes that differ in epochs" in result.stderr
+    assert "Traceback" not in result.output
