@@ -19,7 +19,8 @@ import pocketsphinx
 from rich.progress import track
 
 from kws_edge import KeywordModel
-from kws_edge.audio.load import SAMPLE_RATE, is_audio, load
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import is_audio, load
 
 SOUNDS_LIKE = {
     "ate": "eight",

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from kws_edge.model.metadata import Metadata
     from kws_edge.model.prediction import Prediction, Reason
     from kws_edge.model.runtime import available_providers
-    from kws_edge.stream.decision import Event, StreamSettings
+    from kws_edge.stream.events import Event
+    from kws_edge.stream.settings import StreamSettings
     from kws_edge.stream.spotter import Spotter, State
 
 __all__ = [

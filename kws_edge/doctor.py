@@ -316,7 +316,7 @@ def _microphone(sound: Any) -> Found:
 def _listen(seconds: float, device: int | str | None, sound: Any) -> Found:
     import numpy as np
 
-    from kws_edge.audio.load import SAMPLE_RATE, measure
+    from kws_edge.audio.level import SAMPLE_RATE, measure
     from kws_edge.audio.microphone import Microphone
 
     check = "listening"

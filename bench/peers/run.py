@@ -36,7 +36,7 @@ import sounds
 from report import markdown, ratios, summarise
 from rows import Row
 
-from kws_edge.audio.load import SAMPLE_RATE
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.bench.machine import describe
 
 HERE = Path(__file__).resolve().parent

@@ -5,13 +5,13 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from kws_edge.audio.load import SAMPLE_RATE, load, read_blocks
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load, read_blocks
 from kws_edge.errors import AudioError
 from kws_edge.tuning.soundscape import ROOM_LEVEL, compose
 
-F32 = npt.NDArray[np.float32]
 SNR = 10.0  # dB of a word over the speech behind it
 GAP = (0.3, 1.0)  # s between words
 

@@ -12,15 +12,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from kws_edge.arrays import F32
 from kws_edge.errors import AudioError
 
 if TYPE_CHECKING:
     import soundfile
 
-F32 = npt.NDArray[np.float32]
 
 MIN_RATE, MAX_RATE = 4_000, 192_000  # Hz, of a source
 MAX_CHANNELS = 16

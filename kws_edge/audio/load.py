@@ -30,56 +30,19 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.arrays import F32
 from kws_edge.audio.decode import MAX_CHANNELS, MAX_RATE, MIN_RATE, PIECE, open_file
+from kws_edge.audio.level import SAMPLE_RATE, SILENCE_PEAK
 from kws_edge.errors import AudioError, SettingError
 
-F32 = npt.NDArray[np.float32]
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | npt.NDArray[Any]
 
-SAMPLE_RATE = 16_000
 MAX_PEAK = 16.0  # 24 dB over full scale
 EXTENSIONS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".snd", ".caf")
 MAX_SECONDS = 600  # of one `load`: 38 MB of samples, however few compressed bytes they came from
 
-SILENCE_PEAK = 10 ** (-70 / 20)
-"""A peak below this (-70 dBFS, ten steps of a 16-bit sample), mean removed, is silence."""
-CLIP_LEVEL, CLIP_RUN = 0.98, 3
-"""A sample is clipped where it is one of at least so many in a row at or beyond this level.
-
-Not 1.0, since resampling makes the flat top of a clipped wave ripple by some percent."""
-CLIP_FRACTION = 0.01
-"""More clipped samples than this spoil a clip. Speech driven 12 dB into clipping has 7 % of them; of the public Speech
-Commands recordings, many of which touch full scale, fewer than one in a hundred is over it."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """How loud a clip or block is, relative to a full scale of 1.0.
-
-    Attributes
-    ----------
-    peak : largest deviation from the mean.
-    rms : root mean square of the deviation from the mean.
-    dc : the mean.
-    clipped : fraction of samples, 0 to 1, in runs of `CLIP_RUN` or more at or beyond `CLIP_LEVEL`.
-    """
-
-    peak: float
-    rms: float
-    dc: float
-    clipped: float
-
-    @property
-    def is_silent(self) -> bool:
-        """Nothing but a constant, to within `SILENCE_PEAK`."""
-        return self.peak < SILENCE_PEAK
-
-    @property
-    def is_clipped(self) -> bool:
-        """Clipped badly enough to be a reason for a wrong answer: over `CLIP_FRACTION`."""
-        return self.clipped > CLIP_FRACTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +66,6 @@ class Audio:
 def is_audio(path: Path) -> bool:
     """Whether a file in a folder is a recording, by its name. "._x.wav", which macOS leaves beside x.wav, is none."""
     return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".") and path.is_file()
-
-
-def measure(samples: npt.ArrayLike) -> Level:
-    """Measure the level of samples [n], floating point, full scale ±1.
-
-    Raises
-    ------
-    AudioError : no samples, more than one dimension, integers, or a sample that is NaN or infinite.
-    """
-    x = np.asarray(samples)
-    if x.ndim != 1 or not x.size or x.dtype.kind != "f":
-        raise AudioError(f"samples of shape {x.shape}, {x.dtype}; expected floating point [n], n at least 1")
-    with np.errstate(invalid="ignore"):
-        dc = float(np.mean(x, dtype=np.float64))
-    if not np.isfinite(dc):
-        raise AudioError("samples that are NaN or infinite; expected finite numbers, full scale ±1")
-    ac = x.astype(np.float64) - dc
-    return Level(
-        peak=float(np.abs(ac).max()),
-        rms=float(np.sqrt(np.mean(np.square(ac)))),
-        dc=dc,
-        clipped=_fraction_in_runs(np.abs(x) >= CLIP_LEVEL, CLIP_RUN),
-    )
 
 
 def load(source: Source, rate: int | None = None) -> Audio:
@@ -320,10 +260,3 @@ def _open_path(path: str | os.PathLike[str]) -> BinaryIO:
     except (OSError, ValueError) as e:
         problem = getattr(e, "strerror", None) or str(e)
     raise AudioError(f"{os.fspath(path)}: {problem}; expected a readable file")
-
-
-def _fraction_in_runs(mask: npt.NDArray[np.bool_], run: int) -> float:
-    """The fraction of a mask [n] that is in runs of at least so many True."""
-    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
-    lengths = edges[1::2] - edges[::2]
-    return float(lengths[lengths >= run].sum() / len(mask))

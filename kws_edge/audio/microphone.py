@@ -15,15 +15,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import soxr
 
-from kws_edge.audio.load import SAMPLE_RATE, SILENCE_PEAK
+from kws_edge.arrays import F32, I16
+from kws_edge.audio.level import SAMPLE_RATE, SILENCE_PEAK
 from kws_edge.audio.sources import Block
 from kws_edge.errors import DependencyError, DeviceError, SettingError, lacking
-
-F32 = npt.NDArray[np.float32]
-I16 = npt.NDArray[np.int16]
 
 BLOCK_SECONDS: Final = 0.05
 QUEUE_SECONDS: Final = 2.0

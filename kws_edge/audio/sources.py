@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import soxr
 
+from kws_edge.arrays import F32
 from kws_edge.audio.decode import MAX_RATE, MIN_RATE
-from kws_edge.audio.load import SAMPLE_RATE, Source, read_blocks
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import Source, read_blocks
 from kws_edge.errors import AudioError, SettingError
-
-F32 = npt.NDArray[np.float32]
 
 BLOCK_SECONDS: Final = 0.1
 

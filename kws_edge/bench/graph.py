@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
+from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
 from kws_edge.model.protobuf import bytes_field, fields, values, varint_field
 from kws_edge.model.runtime import OUTPUTS, full_name, open_session, short_name, zero_states
-
-F32 = npt.NDArray[np.float32]
 
 LOGITS: Final = b"logits"
 """The name that kws-export gives to what goes into the head."""

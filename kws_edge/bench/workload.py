@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from kws_edge.audio.load import SAMPLE_RATE, load
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load
 from kws_edge.model.keyword_model import KeywordModel, Outputs
 from kws_edge.stream.framing import check_hop
 from kws_edge.stream.incremental import has_steps, step_file
 from kws_edge.stream.spotter import Spotter
-
-F32 = npt.NDArray[np.float32]
 
 WARM_UP: Final = 2.0
 """Seconds of a stream before its first hop that counts: by then there is a window, and the network runs."""

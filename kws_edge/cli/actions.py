@@ -16,7 +16,7 @@ from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
     from kws_edge.audio.sources import Block
-    from kws_edge.stream.decision import Event
+    from kws_edge.stream.events import Event
 
 MOST_COMMANDS = 4
 """Commands that run at a time; an event that comes while so many do waits, or is passed over and said to be."""

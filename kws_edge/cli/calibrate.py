@@ -16,7 +16,7 @@ from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.stream.decision import StreamSettings
+    from kws_edge.stream.settings import StreamSettings
     from kws_edge.tuning.calibration import Point, Traced
 
 _SHOWN = 20
@@ -116,8 +116,8 @@ def calibrate(
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.model.metadata import SCORES
     from kws_edge.model.onnx_file import check_target, write_copy
-    from kws_edge.stream.decision import StreamSettings, chosen_labels
     from kws_edge.stream.incremental import SUFFIX
+    from kws_edge.stream.settings import StreamSettings, chosen_labels
     from kws_edge.svg import check_name
     from kws_edge.tuning import calibration
     from kws_edge.tuning.plot import det_plot

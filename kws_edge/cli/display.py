@@ -14,7 +14,7 @@ from kws_edge.model.prediction import worth_naming
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from kws_edge.stream.decision import Event
+    from kws_edge.stream.events import Event
     from kws_edge.stream.spotter import Snapshot, State
 
 REFRESH = 0.1

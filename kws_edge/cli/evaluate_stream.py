@@ -70,7 +70,7 @@ def evaluate_stream(
     the word to the event. --json also counts words, hits and false accepts by label.
     """
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.stream.decision import StreamSettings, told_words
+    from kws_edge.stream.settings import StreamSettings, told_words
     from kws_edge.tuning.calibration import assess
 
     if (recording is None) != (labels is None):
@@ -155,7 +155,7 @@ def _clip_streams(
 
 def _recording(model: "KeywordModel", recording: Path, labels: Path, hop: float) -> Iterator["Traced"]:
     from kws_edge.audio.load import read_blocks
-    from kws_edge.stream.framing import trace
+    from kws_edge.stream.trace import trace
     from kws_edge.tuning.calibration import Traced
     from kws_edge.tuning.soundscape import read_labels
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kws_edge.cli.actions import EventCommand, EventSaver
     from kws_edge.cli.display import Display, Health
     from kws_edge.client import Hello
-    from kws_edge.stream.decision import Event
+    from kws_edge.stream.events import Event
     from kws_edge.stream.spotter import Snapshot, Spotter
 
 
@@ -175,7 +175,7 @@ def _open(
     source: str | None, replay: str | None, *, realtime: bool, device: str | None, rate: int | None
 ) -> tuple["AudioSource", str]:
     """The source, and what it is in words."""
-    from kws_edge.audio.load import SAMPLE_RATE
+    from kws_edge.audio.level import SAMPLE_RATE
     from kws_edge.audio.sources import StandardInput, WavFile
 
     if replay:

@@ -70,7 +70,7 @@ def _describe(metadata: "Metadata") -> str:
 
 def _stream(metadata: "Metadata") -> list[str]:
     """The settings that `kws-edge listen` uses, and what they were calibrated on, as far as the file says it."""
-    from kws_edge.stream.decision import StreamSettings, calibrated_words
+    from kws_edge.stream.settings import StreamSettings, calibrated_words
 
     settings = StreamSettings.of(metadata)
     limits = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.thresholds.items())

@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kws_edge.arrays import F32
 from kws_edge.audio.load import EXTENSIONS, is_audio
 from kws_edge.errors import SettingError
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.tuning.calibration import Traced
     from kws_edge.tuning.soundscape import Word
-
-F32 = npt.NDArray[np.float32]
 
 
 class Recordings(Sequence[F32]):
@@ -110,7 +108,7 @@ def trace_negatives(model: "KeywordModel", pattern: str, hop: float, step: Calla
 
     Its words are those of the label tracks beside the recordings: where one is said, an event is no false accept.
     """
-    from kws_edge.audio.load import SAMPLE_RATE
+    from kws_edge.audio.level import SAMPLE_RATE
     from kws_edge.tuning.calibration import trace_stream
     from kws_edge.tuning.soundscape import joined, words_beside
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-import numpy.typing as npt
+
+from kws_edge.arrays import F32
 
 if TYPE_CHECKING:
     from kws_edge.stream.spotter import Spotter
@@ -85,9 +86,9 @@ def stream_cost(file: str | None, model: str | None, hop: float, seconds: float,
         click.echo(f"{name:10} {value}")
 
 
-def measure(spotter: "Spotter", chunks: Iterable[npt.NDArray[np.float32]]) -> Cost | None:
+def measure(spotter: "Spotter", chunks: Iterable[F32]) -> Cost | None:
     """Stream chunks of a hop each; None where they end before the warm-up does."""
-    from kws_edge.audio.load import SAMPLE_RATE
+    from kws_edge.audio.level import SAMPLE_RATE
     from kws_edge.bench.machine import resident_memory
     from kws_edge.bench.workload import WARM_UP
     from kws_edge.stream.spotter import State

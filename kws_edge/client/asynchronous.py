@@ -13,7 +13,7 @@ from kws_edge.client.wire import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.metadata import Score
 from kws_edge.model.prediction import Prediction
-from kws_edge.stream.decision import Event
+from kws_edge.stream.events import Event
 from kws_edge.stream.spotter import Snapshot
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from urllib.parse import quote, urlencode
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio.load import SAMPLE_RATE
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.sources import Block
 from kws_edge.client.errors import another_version, error_of, foreign, named, retry_after
 from kws_edge.errors import AudioError, SettingError, lacking
 from kws_edge.model.prediction import Prediction, Reason
-from kws_edge.stream.decision import Event
+from kws_edge.stream.events import Event
 from kws_edge.stream.spotter import Snapshot, State
 
 if TYPE_CHECKING:

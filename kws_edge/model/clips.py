@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from kws_edge.audio.load import SAMPLE_RATE, Level, measure
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE, Level, measure
 from kws_edge.model.features import FrontEnd, MFCCStream
-
-F32 = npt.NDArray[np.float32]
 
 WINDOW_SECONDS: Final = 1.0
 """The length of clip that the networks are trained on."""

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.arrays import F32, F64
 from kws_edge.errors import AudioError, SettingError
-
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
 
 MAX_N_FFT = 8192
 """Half a second at 16 kHz: a larger one in a model file is a damaged file, and must not cost its memory."""

@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from kws_edge.audio.load import SAMPLE_RATE, Source, load, read_blocks
+from kws_edge.arrays import F32, I64
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import Source, load, read_blocks
 from kws_edge.errors import AudioError, ModelError, ProviderError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.clips import Window, cut, whole
@@ -30,9 +32,6 @@ from kws_edge.model.prediction import Prediction, Reason
 from kws_edge.model.runtime import OUTPUTS, available_providers, full_name, open_session, short_name
 from kws_edge.model.selection import OperatingPoint, withheld
 from kws_edge.model.variants import get_variant
-
-F32 = npt.NDArray[np.float32]
-I64 = npt.NDArray[np.int64]
 
 DEFAULT_MODEL: Final = "stream"
 DEFAULT_TARGET: Final = 0.995

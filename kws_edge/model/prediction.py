@@ -4,12 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from kws_edge.arrays import F32
 from kws_edge.model.metadata import Score, is_word
-
-F32 = npt.NDArray[np.float32]
 
 
 class Reason(StrEnum):

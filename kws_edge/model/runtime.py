@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import onnxruntime as ort
 
+from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
 
 _SUFFIX = "ExecutionProvider"
@@ -65,6 +65,6 @@ def open_session(data: bytes, provider: str, threads: int, *, profile: Path | No
     return session
 
 
-def zero_states(session: ort.InferenceSession, batch: int = 1) -> dict[str, npt.NDArray[np.float32]]:
+def zero_states(session: ort.InferenceSession, batch: int = 1) -> dict[str, F32]:
     """What a step form takes beside `mfcc` at the start of a stream: float32 zeros [batch, ...]; nothing elsewhere."""
     return {i.name: np.zeros((batch, *i.shape[1:]), np.float32) for i in session.get_inputs() if i.name != "mfcc"}

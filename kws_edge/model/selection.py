@@ -18,11 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.arrays import F32, F64, Bools
 from kws_edge.errors import SettingError
-
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 TOLERANCE = 1e-6
 """A target counts as reached from this far below, so that 0.995 is reached by 199 of 200 whatever the rounding."""

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from kws_edge.audio.load import SAMPLE_RATE, Audio, load
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import Audio, load
 from kws_edge.errors import AudioError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Score

@@ -15,14 +15,14 @@ from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
-import numpy.typing as npt
 import soxr
 from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
+from kws_edge.arrays import F32
 from kws_edge.audio.decode import MAX_RATE, MIN_RATE
-from kws_edge.audio.load import SAMPLE_RATE
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.errors import AudioError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.server.http.problems import ProblemError, refuse_repeated
@@ -30,8 +30,6 @@ from kws_edge.server.http.wording import PERCENT
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
 from kws_edge.stream.spotter import Snapshot, Spotter
-
-F32 = npt.NDArray[np.float32]
 
 SUBPROTOCOL: Final = "kws-edge"
 CLOSE_CODES: Final[Mapping[str, int]] = {

@@ -23,214 +23,28 @@ perhaps happy" is no answer to who waits for a yes.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from kws_edge.errors import ModelError, SettingError
+from kws_edge.arrays import F32
+from kws_edge.errors import SettingError
 from kws_edge.model import evidence
-from kws_edge.model.keyword_model import DEFAULT_TARGET
-from kws_edge.model.metadata import SCORES, Metadata, is_word
+from kws_edge.model.metadata import Metadata, is_word
 from kws_edge.model.prediction import Reason, worth_naming
-from kws_edge.model.selection import WITHHOLD_ALL
 from kws_edge.model.variants import get_variant
-from kws_edge.stream.framing import LEVEL_SPAN, Hop, Hops, check_hop, window_seconds
-
-F32 = npt.NDArray[np.float32]
+from kws_edge.stream.events import Event
+from kws_edge.stream.framing import LEVEL_SPAN, Hop, check_hop, window_seconds
+from kws_edge.stream.settings import StreamSettings, chosen_labels
+from kws_edge.stream.trace import Hops
 
 SPEECH: Final = 9.0  # dB above the noise floor
 MIN_SPEECH, MAX_SPEECH = 0.2, 3.0  # s
 PAUSE: Final = 0.6  # s
-MAX_SMOOTHING: Final = 0.9
-"""Seconds; shorter than a window, so that the hops without a window after a gap part what lies before and after it."""
 
 _ROUNDING = 1e-6  # s; durations are differences of times in float64
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
-    """Settings of the decision; a calibrated model carries its own. Durations are in seconds, whatever the hop.
-
-    Attributes
-    ----------
-    thresholds : score → the highest uncertainty that is accepted; where there are two, both must hold.
-    labels : label → thresholds that replace those above for that label.
-    probability : the least p̂ that is accepted, 0 to 1.
-    smoothing : over how long the windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
-    hysteresis : how far, of the way from its threshold to 1, a score must rise to arm the decision again, 0 to 1.
-    rearm : for how long it must stay there, or another label be the best, 0 to 10.
-    refractory : the least time between events, 0 to 60.
-    """
-
-    thresholds: Mapping[str, float]
-    labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    probability: float = 0.0
-    smoothing: float = 0.3
-    hysteresis: float = 0.25
-    rearm: float = 0.3
-    refractory: float = 0.8
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be meant, with a SettingError that names the field."""
-        if not isinstance(self.labels, Mapping):
-            raise SettingError(f"stream settings: labels={self.labels!r}; expected an object of label to thresholds")
-        for name, thresholds in (("thresholds", self.thresholds), *self.labels.items()):
-            if not isinstance(thresholds, Mapping) or not thresholds or thresholds.keys() - set(SCORES):
-                raise SettingError(
-                    f"stream settings: {name}={thresholds!r}; expected a number for one or both of {', '.join(SCORES)}"
-                )
-            for score, threshold in thresholds.items():
-                _check(f"{name}.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
-        for label, thresholds in self.labels.items():
-            if thresholds.keys() - self.thresholds.keys():
-                raise SettingError(
-                    f"stream settings: {label}={dict(thresholds)}; expected scores among {', '.join(self.thresholds)}"
-                )
-        ranges = {"probability": 1, "smoothing": MAX_SMOOTHING, "hysteresis": 1, "rearm": 10, "refractory": 60}
-        for name, most in ranges.items():
-            _check(name, getattr(self, name), 0, most)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        labels = {label: dict(thresholds) for label, thresholds in self.labels.items()}
-        return asdict(replace(self, thresholds=dict(self.thresholds), labels=labels))
-
-    @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> "StreamSettings":
-        """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
-        names = {f.name for f in fields(cls)}
-        if settings.keys() != names:
-            missing, unknown = sorted(names - settings.keys()), sorted(settings.keys() - names)
-            raise SettingError(f"stream settings: missing {missing}, unknown {unknown}; expected {sorted(names)}")
-        return cls(**settings)
-
-    @classmethod
-    def of(cls, metadata: Metadata, *, score: str | None = None, target: float | None = None) -> "StreamSettings":
-        """The settings that a model's file gives.
-
-        Those under `stream["settings"]` of its metadata, where it was calibrated on streams. Where it was not, or a
-        score or target is asked for, the thresholds are those calibrated on clips.
-
-        Parameters
-        ----------
-        score : "entropy", "vacuity" or "both"; None for the model's own.
-        target : the accuracy of accepted clips, a fraction; None for `DEFAULT_TARGET`.
-
-        Raises
-        ------
-        SettingError : there is no threshold for this score and target.
-        ModelError : the file's stream settings are malformed.
-        """
-        calibrated = None
-        if metadata.stream is not None:
-            try:
-                calibrated = cls.from_dict(metadata.stream["settings"])
-            except (KeyError, AttributeError, SettingError) as e:
-                raise ModelError(f"model {metadata.name}: stream: {e}; calibrate it again") from None
-            if score is None and target is None:
-                return calibrated
-        scores = SCORES if score == "both" else (score or metadata.score,)
-        thresholds = {s: metadata.threshold(s, DEFAULT_TARGET if target is None else target).threshold for s in scores}
-        return replace(calibrated, thresholds=thresholds, labels={}) if calibrated else cls(thresholds)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
-    """A word, or an abstention where there might have been one. Times are seconds of the stream.
-
-    Attributes
-    ----------
-    label : the word; None where the model abstained.
-    guess : the most probable label, also where the model abstained.
-    probability, vacuity, entropy : the smoothed ones, by which was decided.
-    alpha : float32 [K], the Dirichlet that has them.
-    reason : why the model abstained; None where it did not.
-    start, end : an estimate of where the word lies: from where the sound rose out of the noise, or from the start of
-        the window where that is later, to where it last was above it, or the end of the window.
-    time : the end of the hop at which was decided: nothing later than this was known.
-    model : the name of the model.
-    """
-
-    label: str | None
-    guess: str
-    probability: float
-    alpha: F32
-    vacuity: float
-    entropy: float
-    reason: Reason | None
-    start: float
-    end: float
-    time: float
-    model: str
-
-    @property
-    def abstained(self) -> bool:
-        """Whether the label was withheld."""
-        return self.reason is not None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, without NaN or infinities."""
-        return {
-            "label": self.label,
-            "guess": self.guess,
-            "probability": self.probability,
-            "abstained": self.abstained,
-            "reason": None if self.reason is None else self.reason.value,
-            "start": round(self.start, 3),
-            "end": round(self.end, 3),
-            "time": round(self.time, 3),
-            "vacuity": self.vacuity,
-            "entropy": self.entropy,
-            "alpha": self.alpha.tolist(),
-            "model": self.model,
-        }
-
-
-def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[str]:
-    """The labels that are meant by words in capitals or not; all of them for None.
-
-    Raises
-    ------
-    SettingError : no collection of texts, none at all, or one that is no label, or of which two labels differ by
-        capitals alone and neither is written so.
-    """
-    if words is None:
-        return list(labels)
-    if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
-        example = words if isinstance(words, str) else labels[0]
-        raise SettingError(f"words={_shown(words)}; expected a set or a list of words, such as {{{example!r}}}")
-    chosen, unknown = [], []
-    for word in words:
-        alike = [label for label in labels if label.casefold() == word.casefold()]
-        if word in labels or len(alike) == 1:
-            chosen.append(word if word in labels else alike[0])
-        else:
-            unknown.append(word)
-    if unknown or not chosen:
-        raise SettingError(f"words: {', '.join(unknown) or 'none'}; expected one or more of {', '.join(labels)}")
-    return list(dict.fromkeys(chosen))
-
-
-def told_words(metadata: Metadata, words: Collection[str] | None, *, own_settings: bool) -> list[str]:
-    """The labels that give events: those chosen, or those for which alone the model's own settings hold, or all.
-
-    Raises
-    ------
-    SettingError : as `chosen_labels`.
-    """
-    if words is None and own_settings:
-        words = calibrated_words(metadata)
-    return chosen_labels(words, metadata.labels)
-
-
-def calibrated_words(metadata: Metadata) -> list[str] | None:
-    """The words for which alone the model's stream settings were calibrated; None where for all."""
-    calibration = (metadata.stream or {}).get("calibration")
-    words = calibration.get("words_chosen") if isinstance(calibration, Mapping) else None
-    return None if words is None else chosen_labels(words, metadata.labels)
 
 
 class Smoothed(NamedTuple):
@@ -421,13 +235,3 @@ def _limits(settings: StreamSettings, label: str) -> list[tuple[str, float, floa
     t = np.array([own.get(score, threshold) for score, threshold in settings.thresholds.items()], np.float32)
     release = t + np.float32(settings.hysteresis) * (1 - t)  # in float32, as the scores are
     return list(zip(settings.thresholds, t.tolist(), release.tolist(), strict=True))
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _check(name: str, value: float, least: float, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise SettingError(f"stream settings: {name}={value!r}; expected a number from {least:g} to {most:g}")

@@ -13,26 +13,21 @@ of the noise are.
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio.load import CLIP_LEVEL, SAMPLE_RATE, measure
+from kws_edge.arrays import F32
+from kws_edge.audio.level import CLIP_LEVEL, SAMPLE_RATE, measure
 from kws_edge.errors import SettingError
 from kws_edge.model import evidence
 from kws_edge.model.clips import WINDOW_SECONDS
-from kws_edge.model.features import FrameMFCC, FrontEnd, pad
-from kws_edge.model.keyword_model import MAX_BATCH, KeywordModel
+from kws_edge.model.features import FrameMFCC, FrontEnd
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.variants import get_variant
-
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 DEFAULT_HOP: Final = 0.1
 MIN_HOP, MAX_HOP = 0.01, 1.0  # seconds
@@ -71,35 +66,6 @@ class Hop(NamedTuple):
     warming_up: bool
     frames: F32 | None
     new: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Hops:
-    """What the decision needs to know of n hops, times rising.
-
-    Attributes
-    ----------
-    hop : seconds from one to the next, save where samples were lost.
-    time : float64 [n], stream time at the end of each, s.
-    alpha : float32 [n, K]; where the network did not run, that of no evidence.
-    vacuity : float32 [n], 1 where the network did not run.
-    level, noise : float64 [n], dBFS.
-    clipped : bool [n].
-    heard : bool [n], whether the network ran.
-    """
-
-    hop: float
-    time: F64
-    alpha: F32
-    vacuity: F32
-    level: F64
-    noise: F64
-    clipped: Bools
-    heard: Bools
-
-    def __len__(self) -> int:
-        """Count the hops."""
-        return len(self.time)
 
 
 class HopStream:
@@ -235,53 +201,6 @@ def no_evidence(K: int, variant: str) -> F32:
     alpha = evidence.alpha(np.full(K, -evidence.LOGIT_LIMIT, np.float32), get_variant(variant)).astype(np.float32)
     alpha.flags.writeable = False
     return alpha
-
-
-def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) -> Hops:
-    """Run the network over a whole recording, in batches; `decision.decide` then turns it into events.
-
-    For sweeps over settings: the network, which costs most, runs once. Its numbers are those of a `Spotter` to within
-    float32's rounding, since batches are summed in another order.
-
-    Parameters
-    ----------
-    blocks : float32 [n] each, mono at 16 kHz, such as `audio.read_blocks` gives.
-    """
-    stream = HopStream(model.metadata, hop)
-    hops: list[Hop] = []
-    alphas: list[F32] = []
-    vacuities: list[np.float32] = []
-    waiting: list[tuple[int, F32]] = []  # a hop and its features
-
-    def run() -> None:
-        outputs = model.run(np.stack([features for _, features in waiting]))
-        for (i, _), alpha, vacuity in zip(waiting, outputs.alpha, outputs.vacuity, strict=True):
-            alphas[i], vacuities[i] = alpha, vacuity
-        waiting.clear()
-
-    nothing = no_evidence(len(model.labels), model.metadata.variant)
-    for block in blocks:
-        for h in stream.push(block):
-            if h.frames is not None:
-                waiting.append((len(hops), pad(h.frames, model.metadata.front_end)))
-            hops.append(h)
-            alphas.append(nothing)
-            vacuities.append(np.float32(1))
-            if len(waiting) == MAX_BATCH:
-                run()
-    if waiting:
-        run()
-    alpha = np.array(alphas, np.float32).reshape(len(hops), len(model.labels))
-    return Hops(
-        hop=hop,
-        time=np.array([h.time for h in hops], np.float64),
-        alpha=alpha,
-        vacuity=np.array(vacuities, np.float32),
-        level=np.array([h.level for h in hops], np.float64),
-        noise=np.array([h.noise for h in hops], np.float64),
-        clipped=np.array([h.clipped for h in hops], np.bool_),
-        heard=np.array([h.frames is not None for h in hops], np.bool_),
-    )
 
 
 def window_frames(metadata: Metadata) -> int:

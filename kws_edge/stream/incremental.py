@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
+from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
 from kws_edge.model.keyword_model import KeywordModel, Outputs
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, full_name, open_session, zero_states
-
-F32 = npt.NDArray[np.float32]
 
 SUFFIX: Final = ".step.onnx"
 

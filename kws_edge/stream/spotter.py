@@ -14,16 +14,19 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio.load import MAX_PEAK, SAMPLE_RATE
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import MAX_PEAK
 from kws_edge.audio.sources import AudioSource
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.features import pad
 from kws_edge.model.keyword_model import KeywordModel, Outputs
-from kws_edge.stream.decision import Decision, Event, StreamSettings, told_words
+from kws_edge.stream.decision import Decision
+from kws_edge.stream.events import Event
 from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, no_evidence, window_seconds
 from kws_edge.stream.incremental import Steps, has_steps
+from kws_edge.stream.settings import StreamSettings, told_words
 
-F32 = npt.NDArray[np.float32]
 Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
 
 

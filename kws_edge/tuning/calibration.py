@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
 from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata, Score
-from kws_edge.stream.decision import StreamSettings, decide
-from kws_edge.stream.framing import DEFAULT_HOP, Hops, trace
+from kws_edge.stream.decision import decide
+from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.stream.settings import StreamSettings
+from kws_edge.stream.trace import Hops, trace
 from kws_edge.tuning.evaluation import Report, evaluate
 from kws_edge.tuning.soundscape import Word
-
-F32 = npt.NDArray[np.float32]
 
 CANDIDATES: Final = 48
 """Thresholds that are tried for each score and smoothing: enough for steps of 2 % of the words."""

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kws_edge.errors import SettingError
-from kws_edge.stream.decision import Event
+from kws_edge.stream.events import Event
 from kws_edge.tuning.soundscape import Word
 
 CONFIDENCE: Final = 0.95

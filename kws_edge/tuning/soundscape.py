@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from kws_edge.audio.load import SAMPLE_RATE, SILENCE_PEAK
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE, SILENCE_PEAK
 from kws_edge.errors import AudioError, SettingError
-
-F32 = npt.NDArray[np.float32]
 
 WORD_LEVEL: Final = 10 ** (-26 / 20)
 """-26 dBFS, usual for speech: its peaks stay below full scale."""

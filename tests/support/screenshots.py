@@ -20,7 +20,8 @@ from live_server import live_server
 from paths import ROOT
 from PIL import Image
 
-from kws_edge.audio.load import SAMPLE_RATE, load
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load
 
 DATA = Path(os.environ.get("KWS_EDGE_DATA", ROOT.parent / "shared" / "data")) / "speech_commands"
 IMAGES = ROOT / "docs" / "images"

@@ -10,12 +10,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
 from kws_edge.tuning.soundscape import speech_bounds
-
-F32 = npt.NDArray[np.float32]
 
 _WHITE_NOISE = 960_000
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from kws_edge.arrays import F32, I16, I64
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_export.data.augment import Augmentation, at_speed, augment_mfcc, augment_samples, in_stream
@@ -22,10 +22,8 @@ from kws_export.data.negatives import NO_WORD, Negatives
 from kws_export.data.speech_commands import CLIP_SAMPLES
 from kws_export.data.splits import ArrayDataset, as_float
 
-F32 = npt.NDArray[np.float32]
 
-
-def clip_features(samples: npt.NDArray[np.int16], length: int, front_end: FrontEnd) -> F32:
+def clip_features(samples: I16, length: int, front_end: FrontEnd) -> F32:
     """A clip's features as the device computes them: int16 [n], of which `length` count → [coefficients, frames]."""
     return window_features(as_float(samples[:length]), front_end)
 
@@ -41,7 +39,7 @@ def split_features(data: ArrayDataset, front_end: FrontEnd) -> Tensor:
     return subset_features(data, np.arange(len(data)), front_end)
 
 
-def subset_features(data: ArrayDataset, clips: npt.NDArray[np.int64], front_end: FrontEnd) -> Tensor:
+def subset_features(data: ArrayDataset, clips: I64, front_end: FrontEnd) -> Tensor:
     """Features of some of a split's clips, [n] indices, without augmentation: float32 [n, coefficients, frames]."""
     features = [clip_features(data.samples[i], int(data.lengths[i]), front_end) for i in clips]
     return torch.from_numpy(np.stack(features))
@@ -137,7 +135,7 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         return DataLoader(self, batch_size=None, shuffle=False, num_workers=workers, pin_memory=pin)
 
 
-def draw_epoch(labels: npt.NDArray[np.int64], balance: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def draw_epoch(labels: I64, balance: float, rng: np.random.Generator) -> I64:
     """Which clips an epoch shows, in order: n indices into `labels`, but for what rounding each class down leaves out.
 
     Every class gets a share proportional to its count to the power 1 - balance. Within a class, each clip is drawn

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.arrays import F32
 from kws_edge.model.features import FrontEnd, dct_matrix, mel_filterbank, mfcc, pad
 from kws_export.kernels import compiled as kernels
-
-F32 = npt.NDArray[np.float32]
 
 _SOURCE = kernels.FOLDER / "features.c"
 _N_FFT, _MAX_MELS = 512, 128  # what features.c is written for

@@ -14,13 +14,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.audio.load import EXTENSIONS, SAMPLE_RATE, is_audio, load
+from kws_edge.arrays import F32, I16
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import EXTENSIONS, is_audio, load
 from kws_edge.errors import SettingError
 from kws_edge.tuning.soundscape import Word, speech_bounds, words_beside
 from kws_export.data.speech_commands import CLIP_SAMPLES, held_out
 from kws_export.data.splits import ArrayDataset, as_float, as_int16
 
-F32 = npt.NDArray[np.float32]
 Sample = TypeVar("Sample", np.float32, np.int16)
 
 NO_WORD = -1
@@ -69,9 +70,7 @@ class NegativeMix:
 class Negatives:
     """Draws windows without a word. Recordings are kept as int16."""
 
-    def __init__(
-        self, words: ArrayDataset, noises: Sequence[F32], others: Sequence[npt.NDArray[np.int16]], mix: NegativeMix
-    ) -> None:
+    def __init__(self, words: ArrayDataset, noises: Sequence[F32], others: Sequence[I16], mix: NegativeMix) -> None:
         """`words` are the training clips, `noises` float32 and `others` int16 recordings at the same rate."""
         self.words, self.noises, self.others, self.mix = words, noises, others, mix
         weights = np.array(mix.weights)
@@ -128,7 +127,7 @@ class Negatives:
         return _stretch(noise, n, rng) * np.float32(10 ** (rng.uniform(-30, 6) / 20))
 
 
-def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[npt.NDArray[np.int16]]]:
+def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]:
     """Decode the recordings that each pattern names, leaving out the clips that the data set holds out.
 
     Where a label track lies beside a recording (NAME.labels.txt), the words in it are cut out.
@@ -158,7 +157,7 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[npt.N
     return recordings
 
 
-def between(samples: F32, words: Sequence[Word]) -> list[npt.NDArray[np.int16]]:
+def between(samples: F32, words: Sequence[Word]) -> list[I16]:
     """What is left of a recording without its words and `CLEARANCE` around them: int16 pieces of a second or more.
 
     All of it where there are no words, however short it is.

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from kws_edge.arrays import F32
 from kws_edge.audio.load import EXTENSIONS, is_audio, load
 from kws_edge.errors import SettingError
 
@@ -156,7 +154,7 @@ def noise_files(root: Path) -> list[Path]:
     return files
 
 
-def background(root: Path) -> dict[str, npt.NDArray[np.float32]]:
+def background(root: Path) -> dict[str, F32]:
     """The same, decoded: name → float32 [n] at 16 kHz, full scale ±1, a minute or so each."""
     return {path.stem: load(path).samples for path in noise_files(root)}
 

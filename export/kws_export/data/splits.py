@@ -19,6 +19,7 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.arrays import F32, I16, I64
 from kws_edge.audio.load import load
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import SILENCE_CLASS
@@ -41,9 +42,9 @@ class ArrayDataset:
     names : the n clips' names, `word/file`.
     """
 
-    samples: npt.NDArray[np.int16]
+    samples: I16
     lengths: npt.NDArray[np.int32]
-    labels: npt.NDArray[np.int64]
+    labels: I64
     names: list[str]
 
     def __len__(self) -> int:
@@ -121,17 +122,17 @@ def load_split(root: Path, split: Split, labels: Sequence[str], cache: Path, *, 
     )
 
 
-def as_float(samples: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
+def as_float(samples: I16) -> F32:
     """int16 of full scale 32768 → float32 of full scale ±1, exactly."""
     return np.multiply(samples, np.float32(1 / 32768), dtype=np.float32)
 
 
-def as_int16(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
+def as_int16(samples: F32) -> I16:
     """The other way, rounded; what is beyond full scale is clipped."""
     return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
 
 
-def loudest_second(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def loudest_second(samples: F32) -> F32:
     """The second with the most energy, the earliest of equals. [n ≥ 16000] → [16000]."""
     energy = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
     start = int(np.argmax(energy[CLIP_SAMPLES:] - energy[:-CLIP_SAMPLES]))
@@ -158,7 +159,7 @@ def _silence(root: Path, split: Split) -> list[Clip]:
     return clips
 
 
-def _decode(clip: Clip) -> tuple[npt.NDArray[np.int16], bool]:
+def _decode(clip: Clip) -> tuple[I16, bool]:
     """A clip's samples, int16 [1 to 16000], and whether it was longer."""
     if isinstance(clip, Stretch):
         second = _recording(clip.path)[clip.start : clip.start + CLIP_SAMPLES]
@@ -174,7 +175,7 @@ def _decode(clip: Clip) -> tuple[npt.NDArray[np.int16], bool]:
 
 
 @cached
-def _recording(path: Path) -> npt.NDArray[np.float32]:
+def _recording(path: Path) -> F32:
     return load(path).samples
 
 

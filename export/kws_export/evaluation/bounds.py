@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
+from kws_edge.arrays import F64
 from kws_edge.errors import SettingError
 from kws_edge.model.evidence import probability
-
-F64 = npt.NDArray[np.float64]
 
 
 def lipschitz_gap_bound(alpha0: npt.ArrayLike, lipschitz: float) -> F64:

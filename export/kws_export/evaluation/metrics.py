@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scipy import stats
 from sklearn.metrics import log_loss, roc_auc_score
 
+from kws_edge.arrays import F64, I64
 from kws_edge.errors import SettingError
 from kws_edge.model.selection import (
     WITHHOLD_ALL,
@@ -27,9 +28,6 @@ from kws_edge.model.selection import (
     evaluate,
     selective_curve,
 )
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 
 class Interval(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.arrays import F32, I16, Bools
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
@@ -26,10 +27,6 @@ from kws_export.evaluation.scoring import Scored, score_clips
 from kws_export.graph.build import build_model, run_model
 from kws_export.release.package import uncalibrated_metadata
 from kws_export.training.checkpoint import Checkpoint
-
-F32 = npt.NDArray[np.float32]
-I16 = npt.NDArray[np.int16]
-Bools = npt.NDArray[np.bool_]
 
 FORMAT = 2
 _DROPPED_BITS = 24 - 16  # of a float32's 24 significant ones

@@ -21,9 +21,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from kws_edge.audio.load import is_audio, load, measure
+from kws_edge.arrays import F32, I64
+from kws_edge.audio.level import measure
+from kws_edge.audio.load import is_audio, load
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.tuning.soundscape import speech_bounds
@@ -32,9 +33,6 @@ from kws_export.data.batches import split_features
 from kws_export.data.features import window_features
 from kws_export.data.speech_commands import CLIP_SAMPLES, Split, index
 from kws_export.data.splits import ArrayDataset, as_float, load_split, loudest_second
-
-F32 = npt.NDArray[np.float32]
-I64 = npt.NDArray[np.int64]
 
 SPLITS: tuple[Split, ...] = ("validation", "test")
 SNRS = (20, 10, 5, 0)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from kws_edge.arrays import F32, F64, I64, Bools
 from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import SCORES, Score
@@ -14,8 +14,6 @@ from kws_export.evaluation.metrics import accuracy_interval
 
 TARGETS = (0.99, 0.995, 0.999)
 
-F32 = npt.NDArray[np.float32]
-I64 = npt.NDArray[np.int64]
 Thresholds = dict[str, tuple[OperatingPoint, ...]]
 """Score → its operating points, rising targets; the form in which metadata hold them."""
 
@@ -38,12 +36,12 @@ class Scored:
     entropy: F32
 
     @property
-    def correct(self) -> npt.NDArray[np.bool_]:
+    def correct(self) -> Bools:
         """Which clips the model names right, before any abstention."""
         return self.predicted == self.truth
 
     @property
-    def probability(self) -> npt.NDArray[np.float64]:
+    def probability(self) -> F64:
         """p̂, float64 [n, K]."""
         return evidence.probability(self.alpha.astype(np.float64))
 

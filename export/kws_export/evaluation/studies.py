@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.arrays import F64, Bools
 from kws_edge.errors import SettingError
 from kws_edge.model.selection import (
     TOLERANCE,
@@ -24,8 +25,6 @@ from kws_edge.model.selection import (
 )
 from kws_export.evaluation.metrics import Interval, accuracy_interval, bootstrap_interval
 
-F64 = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Choice = Callable[[npt.ArrayLike, npt.ArrayLike, float], OperatingPoint]
 """(correct, uncertainty, target) → a threshold and what it gives there, such as abstention.operating_point."""
 

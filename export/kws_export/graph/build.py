@@ -18,6 +18,7 @@ import onnx
 import torch
 from onnx import TensorProto, checker, helper, numpy_helper
 
+from kws_edge.arrays import F32
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.features import FrontEnd, dct_matrix, mel_filterbank
@@ -240,12 +241,12 @@ def _conv(
     return g.add("Relu", y, name=f"{name}_relu")
 
 
-def _pointwise(g: _Graph, x: str, name: str, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> str:
+def _pointwise(g: _Graph, x: str, name: str, weight: F32, bias: F32) -> str:
     parameters = g.weight(f"{name}_weight", weight[:, :, None, None]), g.weight(f"{name}_bias", bias)
     return g.add("Conv", x, *parameters, name=f"{name}_pointwise", kernel_shape=[1, 1])
 
 
-def _folded(conv: Conv) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _folded(conv: Conv) -> tuple[F32, F32]:
     """A layer's pointwise weights [out, in] and bias [out] with its normalisation in them."""
     scale, shift = conv.norm.affine()
     return (conv.pointwise * scale[:, None]).numpy(force=True), shift.numpy(force=True)

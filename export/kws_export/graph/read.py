@@ -9,17 +9,15 @@ statistics starts from about the same answers.
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from onnx import numpy_helper
 from torch import Tensor
 
+from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
 from kws_edge.model.metadata import Metadata
 from kws_export.graph.build import load_model
 from kws_export.network.matchboxnet import BN_EPS, Block, Conv, MatchboxNet, Norm
-
-F32 = npt.NDArray[np.float32]
 
 
 def load_network(path: Path) -> tuple[MatchboxNet, Metadata]:

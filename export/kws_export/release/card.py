@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from kws_edge.model.metadata import Metadata, is_word
 from kws_edge.model.selection import OperatingPoint
@@ -11,8 +10,6 @@ from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import Scored
 from kws_export.release.parity import Parity
 from kws_export.training.recipe import Recipe
-
-I64 = npt.NDArray[np.int64]
 
 OTHER_WORDS = (
     " Other words are those of the data set that the model does not know; every answer to one of them is wrong, so the "

@@ -9,13 +9,11 @@ correction", with ranges measured on data in place of those of the weights.
 """
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from kws_edge.arrays import F32
 from kws_edge.model.runtime import CPU, open_session
-
-F32 = npt.NDArray[np.float32]
 
 _SMALLEST = 1e-3
 """Of the largest channel's range: one with less, such as a dead one, is treated as if it had this."""

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import spearmanr
 
+from kws_edge.arrays import F32, I64, Bools
 from kws_edge.bench import machine
 from kws_edge.errors import ModelError
 from kws_edge.model.keyword_model import DEFAULT_TARGET, KeywordModel
@@ -16,8 +16,6 @@ from kws_edge.model.metadata import SCORES, Metadata, Score
 from kws_edge.model.selection import withheld
 from kws_export.evaluation.metrics import Interval, bootstrap_interval
 from kws_export.evaluation.scoring import Scored, Thresholds, calibrate, observe, withheld_shares
-
-F32 = npt.NDArray[np.float32]
 
 WITHOUT_WORD = ("other_words", "silence", "background")
 """The sets, of those that `score_sets` lists, of which as much as possible should be withheld."""
@@ -139,7 +137,7 @@ def measure_speed(before: KeywordModel, after: KeywordModel, features: F32, roun
     return Speed(float(ratio), float(low), float(high), machine.describe().cpu)
 
 
-def _decisions(scored: Scored, thresholds: Thresholds, score: Score) -> npt.NDArray[np.int64]:
+def _decisions(scored: Scored, thresholds: Thresholds, score: Score) -> I64:
     """The class of each clip, -1 where it is withheld, at the default target."""
     point = next(point for point in thresholds[score] if point.target == DEFAULT_TARGET)
     return np.where(withheld(scored.score(score), point.threshold), -1, scored.predicted)
@@ -162,5 +160,5 @@ def _figures(file: File, thresholds: Thresholds) -> dict[str, float | None]:
     return figures
 
 
-def _change(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> float:
+def _change(before: Bools, after: Bools) -> float:
     return float(after.mean() - before.mean())

@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnxruntime as ort
 from onnx import checker, helper
 
+from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
@@ -39,8 +39,6 @@ from kws_export.release.card import model_card
 from kws_export.release.equalise import equalise
 from kws_export.release.package import calibrated
 from kws_export.release.parity import WITHOUT_WORD, File, Parity, compare, measure_speed
-
-F32 = npt.NDArray[np.float32]
 
 SETS = ("validation", "test", *WITHOUT_WORD)
 """What both files are run on, as `score_sets` names it; a set for which there are no recordings is left out."""

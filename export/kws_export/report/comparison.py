@@ -20,7 +20,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import SCORES, Score
@@ -41,8 +40,6 @@ from kws_export.evaluation.studies import (
     two_thresholds,
 )
 from kws_export.training.recipe import Recipe
-
-Bools = npt.NDArray[np.bool_]
 
 OUTSIDE = ("other_words", "unknown", "silence", "background", "sounds", "speech")
 NOISY = tuple(noisy_name(snr) for snr in SNRS)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.arrays import F64
 from kws_edge.model.metadata import SCORES, Score
 from kws_export.evaluation import metrics
 from kws_export.evaluation.score_runs import Answers
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-F64 = npt.NDArray[np.float64]
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
 COLOUR: dict[str, str] = {"entropy": BLUE, "vacuity": ORANGE, "both": GREEN}

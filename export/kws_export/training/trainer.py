@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import Variant, get_variant
@@ -411,7 +411,7 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
 
 
-def _noises(recipe: Recipe, data_root: Path) -> list[npt.NDArray[np.float32]]:
+def _noises(recipe: Recipe, data_root: Path) -> list[F32]:
     """The background noises, where the recipe draws from them."""
     in_negatives = recipe.negatives.share > 0 and recipe.negatives.noise > 0
     if not (in_negatives or recipe.augmentation.background_probability > 0):

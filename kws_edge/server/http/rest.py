@@ -21,8 +21,8 @@ from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, refus
 from kws_edge.server.http.wording import PERCENT
 from kws_edge.server.inference import Answer, Clip, Outcome
 from kws_edge.server.service import Service, installed_version
-from kws_edge.stream.decision import StreamSettings
 from kws_edge.stream.framing import window_seconds
+from kws_edge.stream.settings import StreamSettings
 
 FORM: Final = "multipart/form-data"
 AUDIO: Final = ("audio/*", "application/octet-stream")

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kws_edge.audio import load as audio
-from kws_edge.audio.load import SAMPLE_RATE, Audio, load, measure, read_blocks
+from kws_edge.audio.level import SAMPLE_RATE, measure
+from kws_edge.audio.load import Audio, load, read_blocks
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.features import mfcc
 

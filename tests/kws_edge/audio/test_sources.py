@@ -19,7 +19,8 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kws_edge.audio.load import SAMPLE_RATE, load
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load
 from kws_edge.audio.microphone import Microphone, input_devices
 from kws_edge.audio.sources import Block, StandardInput, WavFile
 from kws_edge.errors import AudioError, DependencyError, DeviceError, SettingError

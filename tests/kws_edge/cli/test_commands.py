@@ -16,7 +16,7 @@ from paths import ROOT
 
 from kws_edge.cli import main
 from kws_edge.model.keyword_model import DEFAULT_MODEL, shipped_models
-from kws_edge.stream.decision import StreamSettings
+from kws_edge.stream.settings import StreamSettings
 
 RATE = 16_000
 COMMAND = [sys.executable, "-c", "from kws_edge.cli import main; main(prog_name='kws-edge')"]

@@ -31,7 +31,7 @@ from kws_edge.cli.actions import MOST_COMMANDS, EventCommand, EventSaver
 from kws_edge.cli.display import Health, picture
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.stream.decision import StreamSettings
+from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.spotter import Spotter
 
 RATE = 16_000

@@ -24,7 +24,7 @@ from kws_edge import AudioError, KeywordModel, Prediction, SettingError, Spotter
 from kws_edge.audio.sources import Block, WavFile
 from kws_edge.client import AsyncClient, Client, ServerError
 from kws_edge.client.asynchronous import _read_in_thread
-from kws_edge.stream.decision import Event
+from kws_edge.stream.events import Event
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import python_speech_features as psf
 import scipy.fft
@@ -15,11 +14,11 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kws_edge.arrays import F64
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.features import FrameMFCC, FrontEnd, MFCCStream, dct_matrix, mel_filterbank, mfcc, pad
 
 FE = FrontEnd()
-F64 = npt.NDArray[np.float64]
 REFERENCE = {
     "samplerate": 16_000,
     "winlen": 0.025,

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from paths import ROOT
 from tiny_model import METADATA, TONES
 
-from kws_edge.audio.load import load, measure
+from kws_edge.audio.level import measure
+from kws_edge.audio.load import load
 from kws_edge.errors import AudioError, ModelError, ProviderError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.clips import cut

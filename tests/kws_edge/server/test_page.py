@@ -23,8 +23,9 @@ import kws_edge
 from kws_edge import KeywordModel
 from kws_edge.audio.load import load
 from kws_edge.server.settings import RUNTIME
-from kws_edge.stream.decision import Decision, StreamSettings
+from kws_edge.stream.decision import Decision
 from kws_edge.stream.framing import DEFAULT_HOP, HopStream, window_seconds
+from kws_edge.stream.settings import StreamSettings
 
 GET_USER_MEDIA = "navigator.mediaDevices.getUserMedia"
 MARKS = "[...document.querySelectorAll('.limit:not([hidden])')]"

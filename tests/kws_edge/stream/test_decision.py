@@ -16,8 +16,11 @@ from kws_edge.model import evidence
 from kws_edge.model.prediction import Reason
 from kws_edge.model.selection import WITHHOLD_ALL
 from kws_edge.model.variants import VARIANTS
-from kws_edge.stream.decision import Decision, Event, StreamSettings, chosen_labels, decide
-from kws_edge.stream.framing import Hop, Hops, no_evidence
+from kws_edge.stream.decision import Decision, decide
+from kws_edge.stream.events import Event
+from kws_edge.stream.framing import Hop, no_evidence
+from kws_edge.stream.settings import StreamSettings, chosen_labels
+from kws_edge.stream.trace import Hops
 
 SETTINGS = StreamSettings({"entropy": 0.5}, smoothing=0.1)
 """Of a window each, so that a test can say what is decided on."""

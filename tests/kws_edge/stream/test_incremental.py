@@ -14,10 +14,10 @@ import torch
 from kws_edge.errors import ModelError
 from kws_edge.model.features import mfcc
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.stream.decision import StreamSettings
-from kws_edge.stream.framing import trace
 from kws_edge.stream.incremental import Steps, has_steps, step_file
+from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.spotter import Spotter, State
+from kws_edge.stream.trace import trace
 from kws_export.graph.build import build_model, build_step_model, save_model
 from kws_export.network.matchboxnet import MatchboxNet
 

@@ -18,15 +18,19 @@ from hypothesis import strategies as st
 from paths import ROOT
 from tiny_model import METADATA, TONES
 
-from kws_edge.audio.load import SAMPLE_RATE, load
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load
 from kws_edge.audio.sources import Block
 from kws_edge.errors import AudioError, DeviceError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.features import mfcc
 from kws_edge.model.keyword_model import DEFAULT_TARGET, KeywordModel, shipped_models
-from kws_edge.stream.decision import Event, StreamSettings, decide
-from kws_edge.stream.framing import FLOOR_MIN, HopStream, trace
+from kws_edge.stream.decision import decide
+from kws_edge.stream.events import Event
+from kws_edge.stream.framing import FLOOR_MIN, HopStream
+from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.spotter import Spotter, State
+from kws_edge.stream.trace import trace
 from kws_edge.tuning.evaluation import evaluate
 from kws_edge.tuning.soundscape import Word
 

@@ -22,8 +22,9 @@ from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Score
 from kws_edge.model.variants import VARIANTS
-from kws_edge.stream.decision import StreamSettings
-from kws_edge.stream.framing import Hops, no_evidence
+from kws_edge.stream.framing import no_evidence
+from kws_edge.stream.settings import StreamSettings
+from kws_edge.stream.trace import Hops
 from kws_edge.tuning.calibration import (
     CANDIDATES,
     Point,

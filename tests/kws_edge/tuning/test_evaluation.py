@@ -17,7 +17,8 @@ from tiny_model import METADATA
 from kws_edge.cli import main
 from kws_edge.errors import SettingError
 from kws_edge.model.prediction import Reason
-from kws_edge.stream.decision import Event, StreamSettings
+from kws_edge.stream.events import Event
+from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning.evaluation import Outcome, Report, evaluate, match, per_hour, rate_of, seconds_to_show
 from kws_edge.tuning.soundscape import Word
 

@@ -4,16 +4,15 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kws_edge.audio.load import SAMPLE_RATE, load
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.tuning.soundscape import FADE, ROOM_LEVEL, WORD_LEVEL, Word, compose, joined, read_labels, speech_bounds
-
-F32 = npt.NDArray[np.float32]
 
 
 def tone(seconds: float, amplitude: float = 0.3) -> F32:

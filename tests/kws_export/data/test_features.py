@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from kws_edge.arrays import F32
 from kws_edge.audio.load import load
 from kws_edge.errors import AudioError
 from kws_edge.model.features import FrontEnd, mfcc, pad
@@ -16,7 +16,6 @@ from kws_export.data import features
 from kws_export.data.features import window_features
 from kws_export.kernels import compiled as kernels
 
-F32 = npt.NDArray[np.float32]
 FRONT_END = FrontEnd()
 
 

@@ -3,17 +3,15 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kws_edge.arrays import F64
 from kws_edge.errors import SettingError
 from kws_export.evaluation import bounds
 from kws_export.training import losses
-
-F64 = npt.NDArray[np.float64]
 
 # Evenly spread in the exponent: mass near 0 and far out, where the formulas differ most.
 EXPONENTS = st.lists(st.floats(-3, 12), min_size=2, max_size=12)

@@ -13,12 +13,11 @@ from torch import Tensor
 from torch.distributions import Dirichlet, kl_divergence
 from torch.nn.functional import cross_entropy, one_hot
 
+from kws_edge.arrays import F64
 from kws_edge.errors import SettingError
 from kws_edge.model import evidence as reference
 from kws_edge.model.variants import PAPER_EPOCHS, VARIANTS, Loss, Variant, get_variant
 from kws_export.training import losses
-
-F64 = npt.NDArray[np.float64]
 
 ALL = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 WITH_KL = [v for v in VARIANTS.values() if v.kl_ramp_epochs is not None]

@@ -1,0 +1,10 @@
+"""Short names for the arrays that the annotations speak of; shapes stand in the docstrings."""
+
+import numpy as np
+import numpy.typing as npt
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+I16 = npt.NDArray[np.int16]
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]

@@ -1,0 +1,154 @@
+"""What decides: the settings of a stream, and the words that give events."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final
+
+from kws_edge.errors import ModelError, SettingError
+from kws_edge.model.keyword_model import DEFAULT_TARGET
+from kws_edge.model.metadata import SCORES, Metadata
+from kws_edge.model.selection import WITHHOLD_ALL
+
+MAX_SMOOTHING: Final = 0.9
+"""Seconds; shorter than a window, so that the hops without a window after a gap part what lies before and after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Settings of the decision; a calibrated model carries its own. Durations are in seconds, whatever the hop.
+
+    Attributes
+    ----------
+    thresholds : score → the highest uncertainty that is accepted; where there are two, both must hold.
+    labels : label → thresholds that replace those above for that label.
+    probability : the least p̂ that is accepted, 0 to 1.
+    smoothing : over how long the windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
+    hysteresis : how far, of the way from its threshold to 1, a score must rise to arm the decision again, 0 to 1.
+    rearm : for how long it must stay there, or another label be the best, 0 to 10.
+    refractory : the least time between events, 0 to 60.
+    """
+
+    thresholds: Mapping[str, float]
+    labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    probability: float = 0.0
+    smoothing: float = 0.3
+    hysteresis: float = 0.25
+    rearm: float = 0.3
+    refractory: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, with a SettingError that names the field."""
+        if not isinstance(self.labels, Mapping):
+            raise SettingError(f"stream settings: labels={self.labels!r}; expected an object of label to thresholds")
+        for name, thresholds in (("thresholds", self.thresholds), *self.labels.items()):
+            if not isinstance(thresholds, Mapping) or not thresholds or thresholds.keys() - set(SCORES):
+                raise SettingError(
+                    f"stream settings: {name}={thresholds!r}; expected a number for one or both of {', '.join(SCORES)}"
+                )
+            for score, threshold in thresholds.items():
+                _check(f"{name}.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
+        for label, thresholds in self.labels.items():
+            if thresholds.keys() - self.thresholds.keys():
+                raise SettingError(
+                    f"stream settings: {label}={dict(thresholds)}; expected scores among {', '.join(self.thresholds)}"
+                )
+        ranges = {"probability": 1, "smoothing": MAX_SMOOTHING, "hysteresis": 1, "rearm": 10, "refractory": 60}
+        for name, most in ranges.items():
+            _check(name, getattr(self, name), 0, most)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        labels = {label: dict(thresholds) for label, thresholds in self.labels.items()}
+        return asdict(replace(self, thresholds=dict(self.thresholds), labels=labels))
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> "StreamSettings":
+        """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
+        names = {f.name for f in fields(cls)}
+        if settings.keys() != names:
+            missing, unknown = sorted(names - settings.keys()), sorted(settings.keys() - names)
+            raise SettingError(f"stream settings: missing {missing}, unknown {unknown}; expected {sorted(names)}")
+        return cls(**settings)
+
+    @classmethod
+    def of(cls, metadata: Metadata, *, score: str | None = None, target: float | None = None) -> "StreamSettings":
+        """The settings that a model's file gives.
+
+        Those under `stream["settings"]` of its metadata, where it was calibrated on streams. Where it was not, or a
+        score or target is asked for, the thresholds are those calibrated on clips.
+
+        Parameters
+        ----------
+        score : "entropy", "vacuity" or "both"; None for the model's own.
+        target : the accuracy of accepted clips, a fraction; None for `DEFAULT_TARGET`.
+
+        Raises
+        ------
+        SettingError : there is no threshold for this score and target.
+        ModelError : the file's stream settings are malformed.
+        """
+        calibrated = None
+        if metadata.stream is not None:
+            try:
+                calibrated = cls.from_dict(metadata.stream["settings"])
+            except (KeyError, AttributeError, SettingError) as e:
+                raise ModelError(f"model {metadata.name}: stream: {e}; calibrate it again") from None
+            if score is None and target is None:
+                return calibrated
+        scores = SCORES if score == "both" else (score or metadata.score,)
+        thresholds = {s: metadata.threshold(s, DEFAULT_TARGET if target is None else target).threshold for s in scores}
+        return replace(calibrated, thresholds=thresholds, labels={}) if calibrated else cls(thresholds)
+
+
+def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[str]:
+    """The labels that are meant by words in capitals or not; all of them for None.
+
+    Raises
+    ------
+    SettingError : no collection of texts, none at all, or one that is no label, or of which two labels differ by
+        capitals alone and neither is written so.
+    """
+    if words is None:
+        return list(labels)
+    if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
+        example = words if isinstance(words, str) else labels[0]
+        raise SettingError(f"words={_shown(words)}; expected a set or a list of words, such as {{{example!r}}}")
+    chosen, unknown = [], []
+    for word in words:
+        alike = [label for label in labels if label.casefold() == word.casefold()]
+        if word in labels or len(alike) == 1:
+            chosen.append(word if word in labels else alike[0])
+        else:
+            unknown.append(word)
+    if unknown or not chosen:
+        raise SettingError(f"words: {', '.join(unknown) or 'none'}; expected one or more of {', '.join(labels)}")
+    return list(dict.fromkeys(chosen))
+
+
+def told_words(metadata: Metadata, words: Collection[str] | None, *, own_settings: bool) -> list[str]:
+    """The labels that give events: those chosen, or those for which alone the model's own settings hold, or all.
+
+    Raises
+    ------
+    SettingError : as `chosen_labels`.
+    """
+    if words is None and own_settings:
+        words = calibrated_words(metadata)
+    return chosen_labels(words, metadata.labels)
+
+
+def calibrated_words(metadata: Metadata) -> list[str] | None:
+    """The words for which alone the model's stream settings were calibrated; None where for all."""
+    calibration = (metadata.stream or {}).get("calibration")
+    words = calibration.get("words_chosen") if isinstance(calibration, Mapping) else None
+    return None if words is None else chosen_labels(words, metadata.labels)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check(name: str, value: float, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise SettingError(f"stream settings: {name}={value!r}; expected a number from {least:g} to {most:g}")
