@@ -2,7 +2,7 @@
 
     apt-get install wrk
     python bench/load.py            print the tables and write bench/results/load.json
-    python bench/load.py --docs     and put them into docs/server.md
+    python bench/load.py --docs     and put them into docs/measurements/server.md
 
 Clips: wrk posts a one-second WAV over and over, with and without micro-batching, and to as many processes as there are
 cores, while /health/live is asked 20 times a second. "Direct" is a loop over `classify_batch` with a decoded clip, in
@@ -39,7 +39,7 @@ from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_mo
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "load.json"
-DOCS = ROOT / "docs" / "server.md"
+DOCS = ROOT / "docs" / "measurements" / "server.md"
 BEGIN, END = "<!-- load: written by bench/load.py --docs -->", "<!-- /load -->"
 LUA = """
 wrk.method = "POST"
@@ -219,7 +219,7 @@ def table(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The tables as docs/server.md has them."""
+    """The tables as docs/measurements/server.md has them."""
 
     def lines(columns: dict[str, str], rows: list[dict[str, Any]]) -> str:
         cells = [[str(row.get(key, "")) for key in columns.values()] for row in rows]
@@ -264,7 +264,7 @@ Live streams, each 0.1 s of audio every 0.1 s; "sound" is the share of the time 
 
 
 def write_docs(result: dict[str, Any]) -> None:
-    """Put the tables between their marks in docs/server.md."""
+    """Put the tables between their marks in docs/measurements/server.md."""
     text = DOCS.read_text()
     before, rest = text.split(BEGIN)
     DOCS.write_text(before + markdown(result) + rest.split(END)[1])
@@ -277,7 +277,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5, help="of each row, a whole number, as wrk takes it")
     parser.add_argument("--clients", type=numbers, default=[1, 4, 16, 50, 64])
     parser.add_argument("--streams", type=numbers, default=[25, 50, 100, 200])
-    parser.add_argument("--docs", action="store_true", help="rewrite the tables in docs/server.md")
+    parser.add_argument("--docs", action="store_true", help="rewrite the tables in docs/measurements/server.md")
     given = parser.parse_args()
 
     result: dict[str, Any] = {

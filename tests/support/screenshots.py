@@ -1,7 +1,7 @@
-"""Screenshots of the server's page for docs/server.md, from a real Chromium whose microphone is a recording.
+"""Screenshots of the server's page for docs/how-to/serve.md, from a real Chromium whose microphone is a recording.
 
     apt-get install chromium; pip install pillow
-    python tests/screenshots.py
+    python tests/support/screenshots.py
 
 The recordings are those of the tests (KWS_EDGE_DATA): words are said to the page, and one that the model does not know.
 """

@@ -1,7 +1,7 @@
 """What a terminal shows while `kws-edge listen` replays a recording in real time: frames of the live display as text.
 
     pip install pyte
-    python tests/terminal.py kws_edge/samples/demo.flac 3.9 6.8 13
+    python tests/support/terminal.py kws_edge/samples/demo.flac 3.9 6.8 13
 
 The command runs in a pseudo-terminal of 100 columns; after each of the given seconds of the recording, the screen as a
 terminal emulator has it is printed, and at the end the last one.

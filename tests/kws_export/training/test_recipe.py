@@ -147,11 +147,11 @@ def test_a_change_is_checked_like_a_file() -> None:
 
 
 def documented() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The tables of docs/training.md: a table's name, empty for the first, and its keys with their defaults.
+    """The tables of docs/reference/recipes.md: a table's name, empty for the first, and its keys with their defaults.
 
     A default that is told in words is None.
     """
-    text = (RECIPES[0].parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    text = (RECIPES[0].parents[2] / "docs" / "reference" / "recipes.md").read_text(encoding="utf-8")
     for part in text.partition("<!-- recipe:")[2].partition("<!-- end -->")[0].split("\n\n`["):
         keys: dict[str, Any] = {}
         for names, default in re.findall(r"^\| (`.*?) \| (.*?) \|", part, re.MULTILINE):
