@@ -25,8 +25,8 @@ from kws_edge.model.metadata import Score
 from kws_export.evaluation.score_sets import ClipSet
 from kws_export.evaluation.scoring import Scored, score_clips
 from kws_export.graph.build import build_model, run_model
-from kws_export.release.package import uncalibrated_metadata
 from kws_export.training.checkpoint import Checkpoint
+from kws_export.training.description import uncalibrated_metadata
 
 FORMAT = 2
 _DROPPED_BITS = 24 - 16  # of a float32's 24 significant ones

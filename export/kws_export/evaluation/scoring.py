@@ -1,6 +1,7 @@
 """What a model file answers on a set of clips, as arrays: the raw material of calibration, cards and reports."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from kws_edge.arrays import F32, F64, I64, Bools
 from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import SCORES, Score
+from kws_edge.model.metadata import SCORES, Metadata, Score
 from kws_edge.model.selection import OperatingPoint, evaluate, operating_point, withheld
 from kws_export.evaluation.metrics import accuracy_interval
 
@@ -82,6 +83,20 @@ def score_clips(model: KeywordModel, features: F32, truth: I64, batch: int = 64)
 def calibrate(validation: Scored) -> Thresholds:
     """For both scores, the threshold of largest coverage that reaches each of TARGETS on the validation clips."""
     return {s: tuple(operating_point(validation.correct, validation.score(s), t) for t in TARGETS) for s in SCORES}
+
+
+def calibrated(metadata: Metadata, thresholds: Thresholds, scored: Mapping[str, Scored]) -> Metadata:
+    """Metadata with these thresholds, which the validation clips gave, and with the accuracy on both splits."""
+    return replace(
+        metadata,
+        thresholds=thresholds,
+        calibration={
+            "split": "validation",
+            "clips": len(scored["validation"].truth),
+            "method": "largest coverage whose accepted accuracy reaches the target (to 1e-6)",
+        },
+        accuracy={split: scored[split].accuracy() for split in ("validation", "test")},
+    )
 
 
 def observe(thresholds: Thresholds, scored: Scored) -> Thresholds:

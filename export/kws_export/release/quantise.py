@@ -33,11 +33,10 @@ from kws_edge.model.onnx_file import check_target
 from kws_export.data.batches import clip_features
 from kws_export.data.splits import load_split
 from kws_export.evaluation.score_sets import clip_sets
-from kws_export.evaluation.scoring import Scored, calibrate, observe, score_clips, withheld_shares
+from kws_export.evaluation.scoring import Scored, calibrate, calibrated, observe, score_clips, withheld_shares
 from kws_export.graph.build import load_model, run_model, save_model
 from kws_export.release.card import model_card
 from kws_export.release.equalise import equalise
-from kws_export.release.package import calibrated
 from kws_export.release.parity import WITHOUT_WORD, File, Parity, compare, measure_speed
 
 SETS = ("validation", "test", *WITHOUT_WORD)

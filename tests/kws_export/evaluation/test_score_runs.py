@@ -137,7 +137,7 @@ def test_a_runs_answers_are_those_of_its_network(tones: Path, run: Path, hum: Pa
     assert test.truth.tolist() == data.labels.tolist()
     assert test.predicted.tolist() == p.argmax(1).tolist()
     np.testing.assert_allclose(test.p_truth, p[np.arange(len(p)), data.labels], rtol=1e-3)
-    np.testing.assert_allclose(test.entropy, -(p * np.log(p)).sum(1) / np.log(4), rtol=2e-3)
+    np.testing.assert_allclose(test.entropy, -(p * np.log(p)).sum(1) / np.log(4), rtol=2e-3, atol=1e-6)
     assert f"tones-1.npz: test accuracy {test.correct.mean():.4f}" in result.stdout
 
 

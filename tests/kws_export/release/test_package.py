@@ -23,7 +23,7 @@ from kws_edge.model.metadata import Metadata
 from kws_export.cli import main
 from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import Scored
-from kws_export.release import package as package_module
+from kws_export.release import runtimes
 from kws_export.release.package import package
 from kws_export.training.checkpoint import load_checkpoint
 
@@ -272,13 +272,13 @@ def test_the_command_reports_parity_accuracy_and_operating_points(exported: Expo
 def test_a_difference_between_torch_and_the_file_stops_the_export(
     exported: Exported, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = package_module.evidential_head
+    head = runtimes.evidential_head
 
     def off(*arguments: object) -> object:
         outputs = head(*arguments)  # type: ignore[arg-type]
         return outputs._replace(vacuity=outputs.vacuity + 2e-4)
 
-    monkeypatch.setattr(package_module, "evidential_head", off)
+    monkeypatch.setattr(runtimes, "evidential_head", off)
     out = tmp_path / "x.onnx"
     with pytest.raises(ModelError, match=r"differ by 2\.\d+e-04; expected at most 1e-04"):
         package(exported.run / "best.pt", tones, out, cache=tones.parent / "cache")
