@@ -1,19 +1,21 @@
-"""Training-time augmentation, numpy only: on the samples of a clip, and on its MFCC.
+"""Training-time augmentation, numpy only: lists of random changes to a clip's samples and to its MFCC.
 
-The design's set is the shift, the white noise, SpecAugment and SpecCutout. Gain, DC offset and recorded background
-noise are there because a microphone has them; each can be switched off in the recipe.
+The shift, the white noise, SpecAugment and SpecCutout are MatchboxNet's. Changes of level and speed, an offset and
+recorded background noise are there because a microphone has them; each can be switched off in the recipe.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.errors import SettingError
 from kws_edge.tuning.soundscape import speech_bounds
+from kws_export.data.speech_commands import CLIP_SAMPLES
 
 _WHITE_NOISE = 960_000
 
@@ -78,47 +80,129 @@ class Augmentation:
                 raise SettingError(f"{name}={getattr(self, name)}; expected at least 0")
 
 
-def augment_samples(
-    samples: F32,
-    length: int,
-    noises: Sequence[F32],
-    settings: Augmentation,
-    rng: np.random.Generator,
-    *,
-    sample_rate: int = 16_000,
-) -> F32:
-    """One clip, changed at random.
+Transform = Callable[[F32, np.random.Generator], F32]
+"""One random change of a sound, float32 [n], or of its MFCC, [coefficients, frames].
+
+It may change what it is given in place, and returns that or a new array. What it draws from the generator depends on
+the settings alone, and one that is switched off by a setting added later draws nothing: so older recipes give the
+batches that they always gave.
+"""
+
+
+def sample_transforms(settings: Augmentation, noises: Sequence[F32], *, in_stream: bool = False) -> list[Transform]:
+    """What happens to a sound on its way to the network, in that order: its place, the room, the microphone.
 
     Parameters
     ----------
-    samples : float32 [n], full scale ±1, of which the first `length` were recorded and the rest is zero.
-    noises : recordings of at least n samples each, mono at the same rate; may be empty.
-
-    Returns
-    -------
-    float32 [n] or [length], a new array, within ±1 as a recorder would clip it.
+    noises : recordings as long as any window, float32 at 16 kHz; may be empty.
+    in_stream : for windows of a stream, in which the word's place is drawn already.
     """
     s = settings
-    n = len(samples)
-    if length < n and rng.random() < s.pad_probability:
-        x = np.zeros_like(samples)
-        start = rng.integers(0, n - length + 1)
-        x[start : start + length] = samples[:length]
-    else:
-        x = samples[:length].copy()
-    most = int(s.shift_ms * sample_rate / 1000)
-    x = _shift(x, int(rng.integers(-most, most + 1)))
-    if noises and rng.random() < s.background_probability:
+    place: list[Transform] = [
+        partial(place_in_second, probability=s.pad_probability),
+        partial(shift, most=int(s.shift_ms * SAMPLE_RATE / 1000)),
+    ]
+    return [
+        *([] if in_stream else place),
+        partial(add_background, noises=noises, probability=s.background_probability, snr_db=s.background_snr_db),
+        partial(change_level, probability=s.gain_probability, gain_db=s.gain_db),
+        partial(add_white_noise, level_db=s.white_noise_db),
+        partial(add_offset, probability=s.dc_probability, most=s.dc),
+        clip_to_full_scale,
+    ]
+
+
+def mfcc_transforms(settings: Augmentation) -> list[Transform]:
+    """SpecAugment and SpecCutout: masked cells are zero."""
+    s = settings
+    return [
+        *[partial(mask_frames, widest=s.time_width)] * s.time_masks,
+        *[partial(mask_coefficients, widest=s.band_width)] * s.band_masks,
+        *[partial(cut_out, most=(s.band_width, s.time_width))] * s.cutouts,
+    ]
+
+
+def transformed(x: F32, transforms: Sequence[Transform], rng: np.random.Generator) -> F32:
+    """What is left of a sound or its MFCC after one transform after the other; a new array."""
+    x = x.copy()
+    for transform in transforms:
+        x = transform(x, rng)
+    return x
+
+
+def place_in_second(x: F32, rng: np.random.Generator, *, probability: float) -> F32:
+    """Put a clip shorter than a second at a random place in a second of silence; else leave it at its length."""
+    if len(x) >= CLIP_SAMPLES or rng.random() >= probability:
+        return x
+    out = np.zeros(CLIP_SAMPLES, np.float32)
+    start = rng.integers(0, CLIP_SAMPLES - len(x) + 1)
+    out[start : start + len(x)] = x
+    return out
+
+
+def shift(x: F32, rng: np.random.Generator, *, most: int) -> F32:
+    """Move a clip by up to `most` samples either way; zeros come in."""
+    by = int(rng.integers(-most, most + 1))
+    out = np.zeros_like(x)
+    if abs(by) < len(x):
+        out[max(by, 0) : len(x) + min(by, 0)] = x[max(-by, 0) : len(x) - max(by, 0)]
+    return out
+
+
+def add_background(
+    x: F32, rng: np.random.Generator, *, noises: Sequence[F32], probability: float, snr_db: tuple[float, float]
+) -> F32:
+    """Add a stretch of a recorded noise, as loud as the ratio of the whole clips' powers says."""
+    if noises and rng.random() < probability:
         noise = noises[int(rng.integers(len(noises)))]
         start = rng.integers(0, len(noise) - len(x) + 1)
-        x += scale_to_snr(noise[start : start + len(x)], x, rng.uniform(*s.background_snr_db))
-    if rng.random() < s.gain_probability:
-        x *= np.float32(10 ** (rng.uniform(*s.gain_db) / 20))
+        x += scale_to_snr(noise[start : start + len(x)], x, rng.uniform(*snr_db))
+    return x
+
+
+def change_level(x: F32, rng: np.random.Generator, *, probability: float, gain_db: tuple[float, float]) -> F32:
+    """Make a sound louder or quieter."""
+    if rng.random() < probability:
+        x *= np.float32(10 ** (rng.uniform(*gain_db) / 20))
+    return x
+
+
+def add_white_noise(x: F32, rng: np.random.Generator, *, level_db: tuple[float, float]) -> F32:
+    """Add Gaussian noise of this RMS, relative to full scale."""
     start = rng.integers(0, _WHITE_NOISE - len(x) + 1)
-    x += np.float32(10 ** (rng.uniform(*s.white_noise_db) / 20)) * _white_noise()[start : start + len(x)]
-    if rng.random() < s.dc_probability:
-        x += np.float32(rng.uniform(-s.dc, s.dc))
+    x += np.float32(10 ** (rng.uniform(*level_db) / 20)) * _white_noise()[start : start + len(x)]
+    return x
+
+
+def add_offset(x: F32, rng: np.random.Generator, *, probability: float, most: float) -> F32:
+    """Add a constant of up to `most` either way."""
+    if rng.random() < probability:
+        x += np.float32(rng.uniform(-most, most))
+    return x
+
+
+def clip_to_full_scale(x: F32, rng: np.random.Generator) -> F32:
+    """Limit the samples to ±1, as a recorder does."""
     return np.clip(x, -1, 1, out=x)
+
+
+def mask_frames(mfcc: F32, rng: np.random.Generator, *, widest: int) -> F32:
+    """Zero up to `widest` neighbouring frames."""
+    mfcc[:, _span(mfcc.shape[1], widest, rng)] = 0
+    return mfcc
+
+
+def mask_coefficients(mfcc: F32, rng: np.random.Generator, *, widest: int) -> F32:
+    """Zero up to `widest` neighbouring coefficients."""
+    mfcc[_span(mfcc.shape[0], widest, rng)] = 0
+    return mfcc
+
+
+def cut_out(mfcc: F32, rng: np.random.Generator, *, most: tuple[int, int]) -> F32:
+    """Zero one rectangle, of at most so many coefficients and frames."""
+    bands, frames = mfcc.shape
+    mfcc[_span(bands, most[0], rng), _span(frames, most[1], rng)] = 0
+    return mfcc
 
 
 def at_speed(clip: F32, factor: float, most: int) -> F32:
@@ -157,19 +241,6 @@ def in_stream(clip: F32, n: int, rng: np.random.Generator, neighbours: F32 | Non
     return out
 
 
-def augment_mfcc(mfcc: F32, settings: Augmentation, rng: np.random.Generator) -> F32:
-    """SpecAugment and SpecCutout, in place: masked cells are zero. float32 [coefficients, frames] → the same array."""
-    s = settings
-    bands, frames = mfcc.shape
-    for _ in range(s.time_masks):
-        mfcc[:, _span(frames, s.time_width, rng)] = 0
-    for _ in range(s.band_masks):
-        mfcc[_span(bands, s.band_width, rng)] = 0
-    for _ in range(s.cutouts):
-        mfcc[_span(bands, s.band_width, rng), _span(frames, s.time_width, rng)] = 0
-    return mfcc
-
-
 def scale_to_snr(noise: F32, speech: F32, snr_db: float) -> F32:
     """Scale a noise so that the power ratio of the whole clips is `snr_db`. [n], [n] → [n]."""
     noise_power = float(np.mean(np.square(noise, dtype=np.float64)))
@@ -183,13 +254,6 @@ def scale_to_snr(noise: F32, speech: F32, snr_db: float) -> F32:
 def _white_noise() -> F32:
     """A minute of Gaussian noise of unit variance, of which every clip takes a stretch: drawing it anew costs more."""
     return np.random.default_rng(0).standard_normal(_WHITE_NOISE, dtype=np.float32)
-
-
-def _shift(x: F32, by: int) -> F32:
-    out = np.zeros_like(x)
-    if abs(by) < len(x):
-        out[max(by, 0) : len(x) + min(by, 0)] = x[max(-by, 0) : len(x) - max(by, 0)]
-    return out
 
 
 def _span(size: int, widest: int, rng: np.random.Generator) -> Any:

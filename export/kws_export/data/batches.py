@@ -6,7 +6,6 @@ batch is the same however many processes or loader workers share it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from kws_edge.arrays import F32, I16, I64
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
-from kws_export.data.augment import Augmentation, at_speed, augment_mfcc, augment_samples, in_stream
+from kws_export.data.augment import Augmentation, at_speed, in_stream, mfcc_transforms, sample_transforms, transformed
 from kws_export.data.features import window_features
 from kws_export.data.negatives import NO_WORD, Negatives
 from kws_export.data.speech_commands import CLIP_SAMPLES
@@ -73,10 +72,12 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         SettingError : a clip is shorter than one frame, or the batch is too small for its negatives or the processes.
         """
         _refuse_short(data, front_end)
-        self.data, self.noises, self.front_end, self.augmentation = data, noises, front_end, augmentation
+        self.data, self.front_end, self.augmentation = data, front_end, augmentation
+        self.of_clips = sample_transforms(augmentation, noises)
+        self.of_streams = sample_transforms(augmentation, noises, in_stream=True)
+        self.of_mfcc = mfcc_transforms(augmentation)
         self.seed, self.epoch, self.negatives = seed, epoch, negatives
         self.stream_samples = front_end.window + (front_end.frames - 1) * front_end.hop
-        self.unshifted = replace(augmentation, shift_ms=0.0)  # in a stream the word's place is drawn already
         extra = round(batch * negatives.mix.share) if negatives else 0
         if batch - extra < 1 or batch < world_size:
             raise SettingError(f"batch={batch}, {extra} of it negatives, for {world_size} processes; expected more")
@@ -98,36 +99,39 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         return torch.from_numpy(features), torch.from_numpy(labels)
 
     def _window(self, step: int, column: int) -> F32:
+        """The features of one window: a word or none, changed as the recipe says."""
         clip, settings = self.order[step, column], self.augmentation
         rng = np.random.Generator(np.random.PCG64([self.seed, self.epoch, step, column]))
-        in_stream = settings.stream_probability > 0 and rng.random() < settings.stream_probability
+        streamed = settings.stream_probability > 0 and rng.random() < settings.stream_probability
         if clip == NO_WORD and self.negatives:
-            length = self.stream_samples if in_stream else CLIP_SAMPLES
-            speed = self._speed(rng)
-            samples = self.negatives.draw(rng, max(CLIP_SAMPLES, math.ceil(length * speed)))
-            samples = at_speed(samples, speed, length) if speed != 1 else samples[:length]
+            x = self._without_word(self.negatives, rng, streamed)
         else:
-            samples, length = as_float(self.data.samples[clip]), int(self.data.lengths[clip])
-            if (speed := self._speed(rng)) != 1:
-                spoken = at_speed(samples[:length], speed, CLIP_SAMPLES)
-                length = len(spoken)
-                samples = np.pad(spoken, (0, CLIP_SAMPLES - length))
-            if in_stream:
-                samples, length = self._in_stream(samples[:length], rng), self.stream_samples
-        x = augment_samples(samples, length, self.noises, self.unshifted if in_stream else settings, rng)
-        return augment_mfcc(window_features(x, self.front_end), settings, rng)
+            x = self._word(clip, rng, streamed)
+        x = transformed(x, self.of_streams if streamed else self.of_clips, rng)
+        return transformed(window_features(x, self.front_end), self.of_mfcc, rng)
+
+    def _word(self, clip: int, rng: np.random.Generator, streamed: bool) -> F32:
+        x = as_float(self.data.samples[clip][: int(self.data.lengths[clip])])
+        if (speed := self._speed(rng)) != 1:
+            x = at_speed(x, speed, CLIP_SAMPLES)
+        if not streamed:
+            return x
+        neighbours = None
+        if self.negatives and rng.random() < self.augmentation.neighbour_probability:
+            neighbours = self.negatives.other(self.stream_samples, rng)
+        return in_stream(x, self.stream_samples, rng, neighbours)
+
+    def _without_word(self, negatives: Negatives, rng: np.random.Generator, streamed: bool) -> F32:
+        length = self.stream_samples if streamed else CLIP_SAMPLES
+        speed = self._speed(rng)
+        x = negatives.draw(rng, max(CLIP_SAMPLES, math.ceil(length * speed)))
+        return at_speed(x, speed, length) if speed != 1 else x[:length]
 
     def _speed(self, rng: np.random.Generator) -> float:
         settings = self.augmentation
         if settings.speed_probability > 0 and rng.random() < settings.speed_probability:
             return rng.uniform(*settings.speed)
         return 1.0
-
-    def _in_stream(self, clip: F32, rng: np.random.Generator) -> F32:
-        neighbours = None
-        if self.negatives and rng.random() < self.augmentation.neighbour_probability:
-            neighbours = self.negatives.other(self.stream_samples, rng)
-        return in_stream(clip, self.stream_samples, rng, neighbours)
 
     def loader(self, workers: int) -> DataLoader[tuple[Tensor, Tensor]]:
         """The batches in order, made by `workers` processes ahead of the network; 0 makes them in line."""

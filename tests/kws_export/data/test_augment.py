@@ -12,10 +12,11 @@ from kws_export.data.augment import (
     WORD_MARGIN,
     Augmentation,
     at_speed,
-    augment_mfcc,
-    augment_samples,
     in_stream,
+    mfcc_transforms,
+    sample_transforms,
     scale_to_snr,
+    transformed,
 )
 
 RATE = 16_000
@@ -41,7 +42,11 @@ def tone(n: int = RATE, amplitude: float = 0.1) -> np.ndarray:
 
 
 def augmented(x: np.ndarray, settings: Augmentation, seed: int = 0, noises: Any = (), length: int = RATE) -> np.ndarray:
-    return augment_samples(x, length, noises, settings, np.random.default_rng(seed))
+    return transformed(x[:length], sample_transforms(settings, noises), np.random.default_rng(seed))
+
+
+def masked_mfcc(x: np.ndarray, settings: Augmentation, rng: np.random.Generator) -> np.ndarray:
+    return transformed(x, mfcc_transforms(settings), rng)
 
 
 def decibels(x: np.ndarray) -> float:
@@ -135,7 +140,7 @@ def test_a_probability_is_how_often_it_happens() -> None:
     assert np.mean(changed) == pytest.approx(0.3, abs=0.07)  # three standard errors
 
 
-def test_a_short_clip_keeps_its_length_or_lies_anywhere_in_a_second_of_silence() -> None:  # case 76
+def test_a_short_clip_keeps_its_length_or_lies_anywhere_in_a_second_of_silence() -> None:
     x = np.zeros(RATE, np.float32)
     x[:6000] = 0.5
     assert augmented(x, only(pad_probability=0), length=6000).shape == (6000,)
@@ -194,7 +199,7 @@ def spans(masked: np.ndarray) -> int:
 
 @given(seed=st.integers(0, 2**32))
 def test_time_masks_zero_whole_frames_in_few_narrow_stretches(seed: int) -> None:
-    y = augment_mfcc(np.ones((64, 128), np.float32), only(time_masks=2, time_width=25), np.random.default_rng(seed))
+    y = masked_mfcc(np.ones((64, 128), np.float32), only(time_masks=2, time_width=25), np.random.default_rng(seed))
     masked = (y == 0).all(0)
     assert ((y == 0).any(0) == masked).all()
     assert masked.sum() <= 50
@@ -203,7 +208,7 @@ def test_time_masks_zero_whole_frames_in_few_narrow_stretches(seed: int) -> None
 
 @given(seed=st.integers(0, 2**32))
 def test_band_masks_zero_whole_coefficients_in_few_narrow_stretches(seed: int) -> None:
-    y = augment_mfcc(np.ones((64, 128), np.float32), only(band_masks=2, band_width=15), np.random.default_rng(seed))
+    y = masked_mfcc(np.ones((64, 128), np.float32), only(band_masks=2, band_width=15), np.random.default_rng(seed))
     masked = (y == 0).all(1)
     assert ((y == 0).any(1) == masked).all()
     assert masked.sum() <= 30
@@ -212,7 +217,7 @@ def test_band_masks_zero_whole_coefficients_in_few_narrow_stretches(seed: int) -
 
 @given(seed=st.integers(0, 2**32))
 def test_a_cutout_is_one_rectangle_of_at_most_the_masks_widths(seed: int) -> None:
-    y = augment_mfcc(np.ones((64, 128), np.float32), only(cutouts=1), np.random.default_rng(seed))
+    y = masked_mfcc(np.ones((64, 128), np.float32), only(cutouts=1), np.random.default_rng(seed))
     rows, columns = (y == 0).any(1), (y == 0).any(0)
     np.testing.assert_array_equal(y == 0, np.outer(rows, columns))
     assert rows.sum() <= 15
@@ -224,7 +229,7 @@ def test_a_cutout_is_one_rectangle_of_at_most_the_masks_widths(seed: int) -> Non
 def test_masks_reach_every_width_and_both_edges() -> None:
     settings = only(time_masks=1, time_width=3)
     rng = np.random.default_rng(0)
-    masked = [augment_mfcc(np.ones((1, 6), np.float32), settings, rng)[0] == 0 for _ in range(300)]
+    masked = [masked_mfcc(np.ones((1, 6), np.float32), settings, rng)[0] == 0 for _ in range(300)]
     assert {int(m.sum()) for m in masked} == {0, 1, 2, 3}
     assert any(m[0] for m in masked)
     assert any(m[-1] for m in masked)
@@ -232,7 +237,7 @@ def test_masks_reach_every_width_and_both_edges() -> None:
 
 def test_without_masks_the_features_stay() -> None:
     x = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
-    y = augment_mfcc(x.copy(), only(), np.random.default_rng(0))
+    y = masked_mfcc(x.copy(), only(), np.random.default_rng(0))
     np.testing.assert_array_equal(y, x)
 
 
