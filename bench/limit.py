@@ -267,7 +267,7 @@ def shares_by_module(stats: Stats) -> dict[str, float]:
         if function in owners:
             return owners[function]
         path = Path(function[0])
-        if path.parent.name == "kws_edge":
+        if "kws_edge" in path.parts:
             return {path.stem: 1.0}
         callers = {c: times[3] for c, times in stats[function][4].items() if c in stats and c not in seen}
         total = sum(callers.values())

@@ -113,4 +113,4 @@ def test_time_outside_of_the_package_counts_to_the_module_that_called_it() -> No
         mfcc: (2, 2, 2.0, 8.0, {push: (2, 2, 2.0, 8.0)}),
         fft: (3, 3, 7.0, 7.0, {mfcc: (2, 2, 6.0, 6.0), push: (1, 1, 1.0, 1.0)}),
     }
-    assert limit.shares_by_module(stats) == pytest.approx({"mfcc": 0.8, "spotter": 0.2})
+    assert limit.shares_by_module(stats) == pytest.approx({"features": 0.8, "spotter": 0.2})

@@ -110,7 +110,7 @@ def _commands(c: Comparison, name: str) -> Iterator[str]:
     yield ""
     yield "From the score files, in minutes; the same files give the same report:"
     yield ""
-    yield f"    kws-export report docs/{name}/scores --out docs/{name}"
+    yield f"    kws-export report research/{name}/scores --out research/{name}"
     yield ""
     yield "From the recordings:"
     yield ""
@@ -119,4 +119,4 @@ def _commands(c: Comparison, name: str) -> Iterator[str]:
             f"    kws-export sweep --recipe export/recipes/{name}.toml --data speech_commands "
             f"--variants {','.join(variants)} --seeds {seeds}"
         )
-    yield f"    kws-export score runs/{name}/*/ --data speech_commands{recordings} --out docs/{name}/scores"
+    yield f"    kws-export score runs/{name}/*/ --data speech_commands{recordings} --out research/{name}/scores"

@@ -35,7 +35,7 @@ def comparison() -> Comparison:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of RUNS, by the command."""
-    folder = tmp_path_factory.mktemp("docs") / "nine"
+    folder = tmp_path_factory.mktemp("research") / "nine"
     for run in RUNS:
         run.save(folder / "scores" / f"{run.run}.npz")
     result = CliRunner().invoke(main, ["report", str(folder / "scores"), "--out", str(folder)])
