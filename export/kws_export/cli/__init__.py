@@ -9,6 +9,7 @@ from kws_export.cli.inspect import inspect
 from kws_export.cli.quantise import quantise
 from kws_export.cli.report import report
 from kws_export.cli.score import score
+from kws_export.cli.speak import speak
 from kws_export.cli.sweep import sweep
 from kws_export.cli.train import train
 from kws_export.cli.zoo import zoo
@@ -33,5 +34,5 @@ def main() -> None:
     """Train evidential keyword spotters and export them as self-describing ONNX files."""
 
 
-for command in (train, sweep, score, report, export, quantise, zoo, download, inspect):
+for command in (train, sweep, score, report, export, quantise, zoo, download, inspect, speak):
     main.add_command(command)

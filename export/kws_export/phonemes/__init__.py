@@ -1,0 +1,7 @@
+"""Which words sound alike: a pronouncing dictionary, a distance between pronunciations, and a word's near-misses."""
+
+from kws_export.phonemes.dictionary import Dictionary
+from kws_export.phonemes.distance import distance, symbols
+from kws_export.phonemes.near_misses import NearMiss, near_misses
+
+__all__ = ["Dictionary", "NearMiss", "distance", "near_misses", "symbols"]

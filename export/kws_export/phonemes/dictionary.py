@@ -1,0 +1,61 @@
+"""A pronouncing dictionary of a language's most frequent words, made once by espeak-ng and kept."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from kws_edge.errors import DependencyError
+from kws_export.phonemes.distance import symbols
+from kws_export.voices.espeak import transcribe
+
+WORDS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """Words, the most frequent first, and how each is pronounced, in the phonetic alphabet with stress marks."""
+
+    language: str
+    words: tuple[str, ...]
+    pronunciations: tuple[str, ...]
+
+    @classmethod
+    def load(cls, language: str, count: int = WORDS) -> "Dictionary":
+        """The `count` most frequent words of a language. The first call takes some 10 s, later ones read the result.
+
+        Raises
+        ------
+        DependencyError : wordfreq is not installed or does not know the language, or there is no espeak-ng.
+        """
+        words = _frequent(language, count)
+        kept = _folder() / f"{language}-{hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}.json"
+        if kept.is_file():
+            pronounced: list[str] = json.loads(kept.read_text(encoding="utf-8"))
+        else:
+            pronounced = transcribe(words, language)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            partial = kept.with_suffix(f".{os.getpid()}")
+            partial.write_text(json.dumps(pronounced, ensure_ascii=False), encoding="utf-8")
+            partial.replace(kept)
+        said = [(word, ipa) for word, ipa in zip(words, pronounced, strict=True) if symbols(ipa)]
+        return cls(language, tuple(word for word, _ in said), tuple(ipa for _, ipa in said))
+
+
+def _frequent(language: str, count: int) -> list[str]:
+    try:
+        from wordfreq import available_languages, top_n_list
+    except ImportError:
+        raise DependencyError(
+            "near-misses come from a list of frequent words, which needs wordfreq; pip install wordfreq"
+        ) from None
+    code = language.split("-", maxsplit=1)[0]
+    if code not in available_languages():
+        raise DependencyError(f"wordfreq has no word list for {language}; expected a language such as en or de")
+    # Single letters and numbers are spoken by name, and are no words that anyone says among others.
+    return [word for word in top_n_list(code, count) if word.isalpha() and len(word) > 1]
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("KWS_EXPORT_CACHE") or "~/.cache/kws-export").expanduser() / "phonemes"

@@ -1,0 +1,10 @@
+"""Speech synthesis behind one small interface: training material for words of which there are no recordings.
+
+`get_engines` finds what is installed; `speak` makes one clip. Engines under the GPL are run as programs, never
+imported.
+"""
+
+from kws_export.voices.engine import SAMPLE_RATE, Engine, Take, Utterance, speak, speak_all
+from kws_export.voices.registry import ENGINES, get_engines
+
+__all__ = ["ENGINES", "SAMPLE_RATE", "Engine", "Take", "Utterance", "get_engines", "speak", "speak_all"]

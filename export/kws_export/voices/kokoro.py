@@ -1,0 +1,109 @@
+"""Kokoro-82M (hexgrad, Apache-2.0) as int8 ONNX: the most natural of the voices, and hundreds more by blending two.
+
+It takes phonemes; they come from espeak-ng, run as a program. `kws-export download kokoro` puts its files in place.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kws_edge.errors import SettingError
+from kws_export.voices.engine import F32, Take
+from kws_export.voices.espeak import Espeak, pronounce
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+RATE = 24_000
+FILES = ("kokoro.onnx", "vocabulary.json", "voices.npz")
+_MOST_SYMBOLS = 500
+_LANGUAGES = {"en-us": "ab", "en-gb": "ba", "en": "ab", "es": "e", "fr-fr": "f", "hi": "h", "it": "i", "pt-br": "p"}
+"""The first letter of a voice's name tells its language."""
+_AS_TRAINED = (
+    ("eɪ", "A"), ("aɪ", "I"), ("oʊ", "O"), ("əʊ", "Q"), ("aʊ", "W"), ("ɔɪ", "Y"), ("tʃ", "ʧ"), ("dʒ", "ʤ"),
+    ("ɬ", "l"), ("ɐ", "ə"), ("r", "ɹ"), ("x", "k"), ("ɚ", "əɹ"), ("ɜː", "ɜɹ"), ("ɔːɹ", "ɔɹ"), ("oːɹ", "ɔɹ"), ("ː", ""),
+)  # fmt: skip
+"""Kokoro learnt American English with one symbol for a diphthong and without length marks."""
+
+
+class Kokoro:
+    """Kokoro. A voice is a name, `af_heart`, or two joined by a plus: `af_heart+am_puck` is half of each."""
+
+    name = "kokoro"
+    licence = "Kokoro-82M by hexgrad, Apache-2.0 (ONNX export by thewh1teagle, MIT); phonemes by espeak-ng"
+    takes_phonemes = True
+
+    def missing(self) -> str | None:
+        """None where its files and espeak-ng are there."""
+        if not all((folder() / name).is_file() for name in FILES):
+            return "run `kws-export download kokoro` first (80 MB)"
+        return Espeak().missing()
+
+    def voices(self, language: str) -> tuple[str, ...]:
+        """Those of the language, and for English those of its other accent; then all blends of two of one sex."""
+        letters = _LANGUAGES.get(language, "")
+        names = [name for letter in letters for name in sorted(_styles()) if name[0] == letter]
+        blends = [f"{a}+{b}" for a, b in combinations(names, 2)]
+        return (*names, *blends)
+
+    def render(self, takes: Sequence[Take]) -> Iterator[tuple[F32, int]]:
+        """About 0.7 s of a core for a second of speech."""
+        session, symbols = _session(), _vocabulary()
+        spoken = {u: _tokens(pronounce(u), u.language, symbols) for u in {take.utterance for take in takes}}
+        for take in takes:
+            tokens = spoken[take.utterance]
+            parts = [_styles()[name][min(len(tokens), 510) - 1] for name in take.voice.split("+")]
+            (samples, *_) = session.run(
+                None,
+                {
+                    "tokens": np.array([[0, *tokens, 0]], np.int64),
+                    "style": np.mean(parts, axis=0, dtype=np.float32).reshape(1, 256),
+                    "speed": np.array([take.speed], np.float32),
+                },
+            )
+            yield np.asarray(samples, np.float32).ravel(), RATE
+
+
+def folder() -> Path:
+    """Where the model's files are: `$KWS_EXPORT_CACHE/kokoro`, or ~/.cache/kws-export/kokoro."""
+    return Path(os.environ.get("KWS_EXPORT_CACHE") or "~/.cache/kws-export").expanduser() / "kokoro"
+
+
+def _tokens(ipa: str, language: str, symbols: dict[str, int]) -> list[int]:
+    """A pronunciation as the model's symbols; those that it does not know are left out, as in its own training."""
+    if language.startswith("en"):
+        for written, trained in _AS_TRAINED:
+            ipa = ipa.replace(written, trained)
+    tokens = [symbols[c] for c in ipa if c in symbols][:_MOST_SYMBOLS]
+    if not tokens:
+        raise SettingError(f"no phoneme of {ipa!r} is one that Kokoro knows")
+    return tokens
+
+
+@cache
+def _session() -> "onnxruntime.InferenceSession":
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(folder() / FILES[0]), options, providers=["CPUExecutionProvider"])
+
+
+@cache
+def _vocabulary() -> dict[str, int]:
+    vocabulary: dict[str, int] = json.loads((folder() / FILES[1]).read_text(encoding="utf-8"))
+    return vocabulary
+
+
+@cache
+def _styles() -> dict[str, F32]:
+    """name → float32 [510, 256], a style for each number of phonemes."""
+    with np.load(folder() / FILES[2]) as styles:
+        return {name: styles[name] for name in styles.files}
