@@ -5,19 +5,16 @@ WAV and its relatives, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU, CAF; what else a f
 
 import contextlib
 import io
+import os
 import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from kws_edge.arrays import F32
 from kws_edge.errors import AudioError
-
-if TYPE_CHECKING:
-    import soundfile
-
 
 MIN_RATE, MAX_RATE = 4_000, 192_000  # Hz, of a source
 MAX_CHANNELS = 16
@@ -38,6 +35,16 @@ _FOREIGN = (  # offset, magic, what it is
     (0, b"MAC ", "Monkey's Audio"),
     (28, b"Speex   ", "Speex"),
 )
+_HEADS = (  # format as libsndfile names it, offset, magic: what is handed to libsndfile at all
+    ("WAV", 0, (b"RIFF", b"RIFX", b"RF64")),
+    ("W64", 0, (b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb",)),
+    ("FLAC", 0, (b"fLaC",)),
+    ("OGG", 0, (b"OggS",)),
+    ("AIFF", 0, (b"FORM",)),
+    ("AU", 0, (b".snd", b"dns.")),
+    ("CAF", 0, (b"caff",)),
+)
+_FORM_KINDS = (b"AIFF", b"AIFC")  # what else is in a FORM, as 8SVX, is not read
 _WAVE_TAGS = {0x0042: "G.723.1", 0x0050: "MPEG layer 1 or 2", 0x00FF: "AAC", 0x0161: "WMA"}
 _WAVE_TAGS |= {0x0270: "ATRAC3", 0x2000: "AC-3", 0x2001: "DTS"}
 _WAVE_READABLE = {0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x55}
@@ -50,12 +57,14 @@ class Decoded(NamedTuple):
     Attributes
     ----------
     rate, channels : Hz, and how many.
+    frames : how many samples a channel has as far as the header says; 0 where it does not.
     pieces : float32 [m, channels] each, m from 1 to `PIECE`, as the file scales them.
     warnings : a line for each thing wrong that does not stop it; grows while the pieces are decoded.
     """
 
     rate: int
     channels: int
+    frames: int
     pieces: Callable[[], Iterator[F32]]
     warnings: list[str]
 
@@ -121,6 +130,9 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
         raise AudioError(f"{name}: {e}; expected a seekable binary file, or its bytes") from None
     if view.error:
         raise AudioError(f"{name}: {view.error}; expected a binary file") from None
+    kind = _format(head)
+    if kind is None:
+        raise AudioError(f"{name}: {_explain(head)}")
     data_size = _unfinished_data_size(head, view.size)
     if data_size:
         view.patch_at, view.patch = data_size, b"\xff\xff\xff\xff"
@@ -128,10 +140,10 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
     def open_sound() -> Any:
         view.seek(0)
         try:
-            with _uninterrupted():
+            with _calling(kind):
                 sound = soundfile.SoundFile(view)
         except soundfile.LibsndfileError as e:
-            raise AudioError(f"{name}: {_explain(head, e)}") from None
+            raise AudioError(f"{name}: {_explain(head, e.error_string)}") from None
         # soundfile otherwise seeks after each read, which fails on FLAC of unknown length and costs time.
         sound.seekable = lambda: False
         return sound
@@ -152,7 +164,7 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
         with unread.pop() if unread else open_sound() as sound:
             while True:
                 try:
-                    with _uninterrupted():
+                    with _calling(kind):
                         piece = sound.read(PIECE, dtype="float32", always_2d=True)
                 except soundfile.LibsndfileError as e:
                     raise AudioError(f"{name}: damaged after {count / rate:.3f} s: {e.error_string}") from None
@@ -165,7 +177,54 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
         if count < announced < _NO_SIZE and not warnings:
             warnings.append(f"the header announces {announced} samples, {count} are present: the end is missing")
 
-    return Decoded(rate, channels, pieces, warnings)
+    known = 0 < announced < _NO_SIZE
+    return Decoded(rate, channels, announced if known else 0, pieces, warnings)
+
+
+def _format(head: bytes) -> str | None:
+    """The format of a file by its first bytes; None for one that is not promised.
+
+    libsndfile tries many more, by weak signs, and some of their parsers print, or take hours for a few bytes.
+    """
+    for kind, offset, magics in _HEADS:
+        if any(head.startswith(magic, offset) for magic in magics):
+            return None if kind == "AIFF" and head[8:12] not in _FORM_KINDS else kind
+    if head[:3] == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0" and not _foreign(head)):
+        return "MP3"
+    return None
+
+
+@contextlib.contextmanager
+def _calling(kind: str) -> Iterator[None]:
+    """Around a call of libsndfile: not interrupted, and, where its decoder would print, not heard."""
+    with _uninterrupted(), _muted() if kind == "MP3" else contextlib.nullcontext():
+        yield
+
+
+_muting = threading.Lock()
+
+
+@contextlib.contextmanager
+def _muted() -> Iterator[None]:
+    """Send what is written to standard error nowhere: the MP3 decoder in libsndfile complains there of damage.
+
+    It holds for the process, so that only one thread at a time decodes MP3, and a line that another logs meanwhile, for
+    some milliseconds, is lost. The server decodes in a process of its own.
+    """
+    with _muting:
+        try:
+            kept = os.dup(2)
+        except OSError:  # it is closed: nothing is heard anyway
+            yield
+            return
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 @contextlib.contextmanager
@@ -223,18 +282,23 @@ def _has_frame_count(view: _View) -> bool:
     return any(mark in frame for mark in (b"Xing", b"Info", b"VBRI"))
 
 
-def _explain(head: bytes, error: "soundfile.LibsndfileError") -> str:
-    """Why libsndfile refused a file: the codec that it cannot read, the value that is wrong, or its own words."""
-    for offset, magic, codec in _FOREIGN:
-        if head.startswith(magic, offset):
-            return f"{codec} is not supported; expected {_FORMATS}"
+def _foreign(head: bytes) -> str | None:
+    """What a file is that is not read, by its first bytes."""
+    return next((codec for offset, magic, codec in _FOREIGN if head.startswith(magic, offset)), None)
+
+
+def _explain(head: bytes, said: str = "Format not recognised") -> str:
+    """Why a file is refused: the codec that is not read, the value that is wrong, or what libsndfile said."""
+    codec = _foreign(head)
+    if codec:
+        return f"{codec} is not supported; expected {_FORMATS}"
     if head[:4] in (b"RIFF", b"RIFX", b"RF64") and b"fmt " in head:
         problem = _explain_wave(head[head.index(b"fmt ") :], "big" if head[:4] == b"RIFX" else "little")
         if problem:
             return problem
     if head[:3] == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
         return f"an MP3 file without a valid frame; expected {_FORMATS}"
-    reason = error.error_string.strip().rstrip(".") if head else "no bytes"
+    reason = said.strip().rstrip(".") if head else "no bytes"
     return f"not readable as audio ({reason}); expected {_FORMATS}"
 
 

@@ -39,7 +39,7 @@ Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Bi
 
 MAX_PEAK = 16.0  # 24 dB over full scale
 EXTENSIONS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".snd", ".caf")
-MAX_SECONDS = 600  # of one `load`: 38 MB of samples, however few compressed bytes they came from
+MAX_SECONDS = 600.0  # of one `load`: 38 MB of samples, however few compressed bytes they came from
 
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,9 @@ def is_audio(path: Path) -> bool:
     return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".") and path.is_file()
 
 
-def load(source: Source, rate: int | None = None) -> Audio:
+def load(
+    source: Source, rate: int | None = None, *, max_seconds: float = MAX_SECONDS, max_samples: float = np.inf
+) -> Audio:
     """Decode a whole clip.
 
     Parameters
@@ -76,6 +78,8 @@ def load(source: Source, rate: int | None = None) -> Audio:
     source : a path, the bytes of a file, a seekable binary file (read from its start, left open), or an array [n] or
         [n, channels] of int16, int32, uint8 or floating point.
     rate : sample rate of an array in Hz; a file says its own.
+    max_seconds, max_samples : the longest clip, and the most samples of all channels together, that are decoded. A
+        header that announces more is refused before anything is, and decoding ends where there is more than it says.
 
     Returns
     -------
@@ -86,10 +90,10 @@ def load(source: Source, rate: int | None = None) -> Audio:
     ------
     AudioError : the source cannot be read or is not audio in a supported format; it has no samples, NaN or infinite
         samples, a rate outside `MIN_RATE` to `MAX_RATE`, more than `MAX_CHANNELS` channels, or more than
-        `MAX_SECONDS` (for which there is `read_blocks`).
+        `max_seconds` (for which there is `read_blocks`) or `max_samples`.
     SettingError : an array without a rate, or a file with one.
     """
-    with _open(source, rate, MAX_SECONDS) as opened:
+    with _open(source, rate, max_seconds, max_samples) as opened:
         samples = np.concatenate(list(_mono(opened)))
         return Audio(samples, opened.rate, opened.channels, tuple(opened.warnings))
 
@@ -142,15 +146,32 @@ class _Opened:
     name: str
     rate: int
     channels: int
+    announced: int  # samples of each channel, as far as the header says; 0 where it does not
     pieces: Callable[[], Iterator[F32]]  # each [m, channels], m ≥ 1
     warnings: list[str]
-    max_seconds: float
+    max_seconds: float = np.inf
+    max_samples: float = np.inf  # of all channels together
 
     def __post_init__(self) -> None:
         if not MIN_RATE <= self.rate <= MAX_RATE:
             raise AudioError(f"{self.name}: sample rate of {self.rate} Hz; expected {MIN_RATE} to {MAX_RATE} Hz")
         if not 1 <= self.channels <= MAX_CHANNELS:
             raise AudioError(f"{self.name}: {self.channels} channels; expected 1 to {MAX_CHANNELS}")
+        self._check(self.announced)
+
+    def _check(self, frames: int) -> None:
+        """Raise an AudioError where a clip of so many samples in each channel is more than wanted."""
+        length = f"{self.name}: {frames / self.rate:.1f} s or more"
+        if frames > self.max_seconds * self.rate:
+            raise AudioError(
+                f"{length} of audio; expected at most {self.max_seconds:g} s for one clip: cut it, or stream it, as "
+                "read_blocks and a server's stream do"
+            )
+        if frames * self.channels > self.max_samples:
+            raise AudioError(
+                f"{length} at {self.rate} Hz in {self.channels} channels; expected at most {self.max_samples:g} "
+                f"samples in all: resample it to {SAMPLE_RATE} Hz, or mix it down"
+            )
 
     def frames(self) -> Iterator[F32]:
         """The pieces, checked: finite, of a plausible scale, no more than wanted, and some."""
@@ -165,10 +186,7 @@ class _Opened:
                     f"{MAX_PEAK:g}): divide integers by 2**(bits - 1)"
                 )
             count += len(piece)
-            if count > self.max_seconds * self.rate:
-                raise AudioError(
-                    f"{self.name}: longer than {self.max_seconds:g} s, the most for one clip; use read_blocks"
-                )
+            self._check(count)
             yield piece
         if not count:
             raise AudioError(f"{self.name}: no samples; expected at least one")
@@ -207,33 +225,33 @@ def _sounding_channels(opened: _Opened) -> list[int]:
 
 
 @contextlib.contextmanager
-def _open(source: Source, rate: int | None, max_seconds: float = np.inf) -> Iterator[_Opened]:
+def _open(source: Source, rate: int | None, *limits: float) -> Iterator[_Opened]:
     if isinstance(source, np.ndarray):
-        yield _open_array(source, rate, max_seconds)
+        yield _open_array(source, rate, *limits)
         return
     if rate is not None:
         raise SettingError(f"rate={rate} for a file, which says its own; expected a rate with an array only")
     if isinstance(source, bytes | bytearray | memoryview):
-        yield _of_file(io.BytesIO(source), "bytes", max_seconds)
+        yield _of_file(io.BytesIO(source), "bytes", *limits)
     elif isinstance(source, str | os.PathLike):
         with _open_path(source) as file:
-            yield _of_file(file, os.fspath(source), max_seconds)
+            yield _of_file(file, os.fspath(source), *limits)
     elif hasattr(source, "read") and hasattr(source, "seek"):
         name = getattr(source, "name", None)
-        yield _of_file(source, name if isinstance(name, str) else "file object", max_seconds)
+        yield _of_file(source, name if isinstance(name, str) else "file object", *limits)
     else:
         raise AudioError(f"audio of type {type(source).__name__}; expected a path, bytes, a binary file or an array")
 
 
-def _of_file(file: BinaryIO, name: str, max_seconds: float) -> _Opened:
-    return _Opened(name, *open_file(file, name), max_seconds)
+def _of_file(file: BinaryIO, name: str, *limits: float) -> _Opened:
+    return _Opened(name, *open_file(file, name), *limits)
 
 
 _SCALES = {"uint8": (128, 2**7), "int16": (0, 2**15), "int32": (0, 2**31)}  # dtype: zero, full scale
 _SCALES |= {"float16": (0, 1), "float32": (0, 1), "float64": (0, 1)}
 
 
-def _open_array(samples: npt.NDArray[Any], rate: int | None, max_seconds: float) -> _Opened:
+def _open_array(samples: npt.NDArray[Any], rate: int | None, *limits: float) -> _Opened:
     if rate is None:
         raise SettingError("an array of samples without its rate; expected rate= in Hz")
     if samples.ndim not in (1, 2):
@@ -247,9 +265,10 @@ def _open_array(samples: npt.NDArray[Any], rate: int | None, max_seconds: float)
         for i in range(0, len(frames), PIECE):
             piece = frames[i : i + PIECE]
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite, and is refused as such
-                yield ((piece.astype(np.float64) - zero) / scale).astype(np.float32)
+                scaled = ((piece.astype(np.float64) - zero) / scale).astype(np.float32)
+            yield scaled  # outside, or the caller's own warnings would be ignored meanwhile
 
-    return _Opened("array", rate, frames.shape[1], pieces, [], max_seconds)
+    return _Opened("array", rate, frames.shape[1], len(frames), pieces, [], *limits)
 
 
 def _open_path(path: str | os.PathLike[str]) -> BinaryIO:

@@ -17,7 +17,6 @@ import soxr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kws_edge.audio import load as audio
 from kws_edge.audio.level import SAMPLE_RATE, measure
 from kws_edge.audio.load import Audio, load, read_blocks
 from kws_edge.errors import AudioError, SettingError
@@ -172,7 +171,7 @@ def test_wave_format_extensible() -> None:
     assert clip.warnings == ()
 
 
-@pytest.mark.parametrize("format", ["WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF", "FLAC", "NIST"])
+@pytest.mark.parametrize("format", ["WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF", "FLAC"])
 def test_lossless_containers_hold_the_same_samples(format: str) -> None:
     assert np.array_equal(load(encode(as_int16(tone()), format=format)).samples, load(wav(SECOND)).samples)
 
@@ -551,11 +550,10 @@ def test_a_long_file_is_read_in_bounded_memory(tmp_path: Path, minutes: int, rat
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-def test_a_small_file_that_expands_without_end_is_no_clip(monkeypatch: pytest.MonkeyPatch, channels: int) -> None:
-    monkeypatch.setattr(audio, "MAX_SECONDS", 20)
+def test_a_small_file_that_expands_without_end_is_no_clip(channels: int) -> None:
     bomb = encode(np.zeros((30 * SAMPLE_RATE, channels), np.int16), format="FLAC")
-    with pytest.raises(AudioError, match="longer than 20 s"):
-        load(bomb)
+    with pytest.raises(AudioError, match="at most 20 s"):
+        load(bomb, max_seconds=20)
     assert sum(map(len, read_blocks(bomb))) == 30 * SAMPLE_RATE
 
 
