@@ -5,31 +5,94 @@ Each message says what was given, what was expected and what to do about it, in 
 
 
 class KwsEdgeError(Exception):
-    """The root: catching it catches every deliberate error of the package."""
+    """The root: catching it catches every deliberate error of the package.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel, KwsEdgeError
+    >>> try:
+    ...     KeywordModel.load().classify("no_such.wav")
+    ... except KwsEdgeError as error:
+    ...     print(type(error).__name__)
+    AudioError
+    """
 
 
 class AudioError(KwsEdgeError, ValueError):
-    """The audio cannot be used: unreadable, empty, too short, NaN, an impossible header, an unsupported codec."""
+    """The audio cannot be used: unreadable, empty, too short, NaN, an impossible header, an unsupported codec.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel
+    >>> KeywordModel.load().classify("README.md")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    kws_edge.errors.AudioError: README.md: not readable as audio ...
+    """
 
 
 class ModelError(KwsEdgeError, ValueError):
-    """The model file cannot be used: missing, corrupt, too new, or its metadata disagree with its graph."""
+    """The model file cannot be used: missing, corrupt, too new, or its metadata disagree with its graph.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel
+    >>> KeywordModel.load("kws_edge/samples/yes.flac.onnx")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    kws_edge.errors.ModelError: kws_edge/samples/yes.flac.onnx: ...
+    """
 
 
 class SettingError(KwsEdgeError, ValueError):
-    """A parameter is outside its range or names something that does not exist."""
+    """A parameter is outside its range or names something that does not exist.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel, Spotter
+    >>> Spotter(KeywordModel.load(), words={"maybe"})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    kws_edge.errors.SettingError: words: maybe; expected one or more of ...
+    """
 
 
 class ProviderError(KwsEdgeError, RuntimeError):
-    """An execution provider was required and is not the one that runs."""
+    """An execution provider was required and is not the one that runs.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel, ProviderError, available_providers
+    >>> if "cuda" not in available_providers():
+    ...     try:
+    ...         KeywordModel.load(provider="cuda", strict=True)
+    ...     except ProviderError:
+    ...         print("this machine has no CUDA")
+    this machine has no CUDA
+    """
 
 
 class DeviceError(KwsEdgeError, OSError):
-    """A sound device refused, went silent or went away."""
+    """A sound device refused, went silent or went away.
+
+    Examples
+    --------
+    >>> from kws_edge import DeviceError, KeywordModel, Microphone, Spotter
+    >>> try:  # doctest: +SKIP
+    ...     next(Spotter(KeywordModel.load()).listen(Microphone("USB")))
+    ... except DeviceError as error:
+    ...     print(error)
+    """
 
 
 class DependencyError(KwsEdgeError, ImportError):
-    """An optional package or system library is not installed; the message names it."""
+    """An optional package or system library is not installed; the message names it.
+
+    Examples
+    --------
+    >>> from kws_edge import DependencyError, input_devices
+    >>> try:
+    ...     devices = input_devices()
+    ... except DependencyError:  # without the extra mic, or without PortAudio
+    ...     devices = []
+    """
 
 
 def lacking(what: str, package: str | None, extra: str) -> DependencyError:

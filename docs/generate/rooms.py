@@ -14,7 +14,7 @@ import tomllib
 from html import escape
 from pathlib import Path
 
-WIDTH, GAP, ROW, MARGIN = 900, 10, 62, 14
+WIDTH, GAP, ROW, MARGIN = 900, 10, 74, 14
 DEVICE, WORKSTATION = ("#e0f2f1", "#00796b"), ("#ede7f6", "#5e35b1")
 FONT = "font-family='system-ui, sans-serif'"
 
@@ -38,7 +38,7 @@ def layers(root: Path) -> list[list[str]]:
 def box(x: float, y: float, width: float, name: str, text: str, colours: tuple[str, str]) -> list[str]:
     """A box with a package's name and what it does."""
     fill, line = colours
-    rows = textwrap.wrap(text, max(10, int(width / 6.2)))[:2]
+    rows = textwrap.wrap(text, max(10, int(width / 6.2)))[:3]
     area = f"x='{x:.0f}' y='{y:.0f}' width='{width:.0f}' height='{ROW - GAP}' rx='6'"
     return [
         f"<rect {area} fill='{fill}' stroke='{line}'/>",

@@ -50,6 +50,13 @@ class InputDevice:
     channels : the most it gives.
     rate : its native sample rate, Hz.
     default : whether `Microphone()` opens it.
+
+    Examples
+    --------
+    >>> from kws_edge import input_devices
+    >>> default = next(device for device in input_devices() if device.default)  # doctest: +SKIP
+    >>> default.name, default.rate  # doctest: +SKIP
+    ('USB Audio: - (hw:1,0)', 48000)
     """
 
     index: int
@@ -70,6 +77,12 @@ def input_devices(backend: Any = None) -> list[InputDevice]:
     Raises
     ------
     DependencyError : sounddevice or PortAudio is not installed.
+
+    Examples
+    --------
+    >>> from kws_edge import input_devices
+    >>> [device.name for device in input_devices()]  # doctest: +SKIP
+    ['USB Audio: - (hw:1,0)', 'default']
     """
     sd = backend or _sounddevice()
     default = sd.default.device[0]
@@ -100,6 +113,12 @@ class Microphone:
     dropped : samples at 16 kHz that were lost on the way here, as far as their number is known.
     reopened : how often the device was opened again.
     problem : what is wrong at the moment, in words; None where all is well.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel, Microphone, Spotter
+    >>> for event in Spotter(KeywordModel.load()).listen(Microphone("USB")):  # doctest: +SKIP
+    ...     print(event.label)
     """
 
     def __init__(

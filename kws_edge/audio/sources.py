@@ -31,6 +31,13 @@ class Block:
     samples : float32 [n], mono at 16 kHz, full scale ±1.
     dropped : samples at 16 kHz that were lost just before; what comes after a loss must not be joined to what came
         before it, so a loss of unknown length is given as 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kws_edge import Block
+    >>> Block(np.zeros(1600, np.float32), dropped=800).dropped  # 0.05 s were lost before these 0.1 s
+    800
     """
 
     samples: F32
@@ -48,7 +55,14 @@ class AudioSource(Protocol):
 
 
 class WavFile:
-    """A recording of any format that `audio.load` reads, in blocks, in bounded memory."""
+    """A recording of any format that `audio.load` reads, in blocks, in bounded memory.
+
+    Examples
+    --------
+    >>> from kws_edge import WavFile
+    >>> sum(len(block.samples) for block in WavFile("kws_edge/samples/yes.flac")) / 16000  # seconds
+    1.0
+    """
 
     def __init__(self, source: Source, *, realtime: bool = False) -> None:
         """Read a file; `realtime` hands each block over no earlier than a microphone would."""
@@ -83,6 +97,14 @@ class StandardInput:
     """Raw PCM from a pipe: 16-bit little-endian, mono.
 
     A WAV header in front of it, as `arecord` writes without `-t raw`, is read and left out.
+
+    Examples
+    --------
+    >>> import io
+    >>> from kws_edge import StandardInput
+    >>> pipe = io.BytesIO(bytes(2 * 16000))  # a second of 16-bit silence; sys.stdin.buffer where none is given
+    >>> len(list(StandardInput(rate=16000, stream=pipe)))
+    10
     """
 
     def __init__(self, rate: int = SAMPLE_RATE, stream: BinaryIO | None = None) -> None:

@@ -28,7 +28,18 @@ _ENDED = object()
 
 
 class AsyncClient:
-    """The client for asyncio: the methods of `Client`, to await. Used as an async context, or closed by `close`."""
+    """The client for asyncio: the methods of `Client`, to await. Used as an async context, or closed by `close`.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from kws_edge.client import AsyncClient
+    >>> async def word(file):
+    ...     async with AsyncClient("http://127.0.0.1:8765") as client:
+    ...         return (await client.classify(file)).label
+    >>> asyncio.run(word("kws_edge/samples/left.flac"))
+    'left'
+    """
 
     def __init__(
         self, url: str, *, key: str | None = None, timeout: float = wire.TIMEOUT, patience: float = 0.0

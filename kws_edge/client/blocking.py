@@ -23,7 +23,18 @@ T = TypeVar("T")
 
 
 class Client:
-    """The blocking client. Used as a context, or closed by `close`."""
+    """The blocking client. Used as a context, or closed by `close`.
+
+    Examples
+    --------
+    >>> from kws_edge import WavFile
+    >>> from kws_edge.client import Client
+    >>> with Client("http://127.0.0.1:8765") as client:
+    ...     print(client.classify("kws_edge/samples/yes.flac").label)
+    ...     print(next(client.listen(WavFile("kws_edge/samples/demo.flac"))).label)
+    yes
+    yes
+    """
 
     def __init__(
         self, url: str, *, key: str | None = None, timeout: float = wire.TIMEOUT, patience: float = 0.0

@@ -32,6 +32,15 @@ class ServerError(KwsEdgeError, OSError):
         kws-edge server, "cut-off" where the connection ended before there was one, "version" where it cannot be
         understood, "closed" where a stream was cut off.
     retry_after : seconds after which trying again may help; None where the server did not say.
+
+    Examples
+    --------
+    >>> from kws_edge.client import Client, ServerError
+    >>> try:
+    ...     Client("http://127.0.0.1:1").models()
+    ... except ServerError as error:
+    ...     print(error.code)
+    unreachable
     """
 
     def __init__(self, message: str, code: str = "unreachable", retry_after: float | None = None) -> None:

@@ -48,6 +48,16 @@ class Hello:
     hop : seconds from one to the next.
     thresholds : score → the highest uncertainty that is accepted.
     max_message : bytes that one message to the server may have.
+
+    Examples
+    --------
+    >>> from kws_edge import WavFile
+    >>> from kws_edge.client import Client
+    >>> seen = []
+    >>> with Client("http://127.0.0.1:8765") as client:
+    ...     events = list(client.listen(WavFile("kws_edge/samples/yes.flac"), watch=seen.append))
+    >>> seen[0].model, seen[0].hop
+    ('stream', 0.1)
     """
 
     version: str

@@ -62,6 +62,15 @@ class Outputs:
     labels : int64 [b], index of the most probable label.
     alpha : float32 [b, K], finite and above 0.
     vacuity, entropy : float32 [b], in (0, 1] and [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kws_edge import KeywordModel
+    >>> outputs = KeywordModel.load().run(np.zeros((1, 64, 128), np.float32))
+    >>> probability = outputs.alpha / outputs.alpha.sum(axis=1, keepdims=True)
+    >>> bool(abs(probability.sum() - 1) < 1e-6)
+    True
     """
 
     labels: I64
@@ -75,6 +84,12 @@ def shipped_models(folder: Path | None = None) -> dict[str, Path]:
 
     Other forms of a model beside it are not listed: NAME.step.onnx, for streams, and NAME.audio.onnx, with the front
     end in its graph, for runtimes that have none.
+
+    Examples
+    --------
+    >>> from kws_edge import shipped_models
+    >>> "stream" in shipped_models(), shipped_models()["softmax"].name
+    (True, 'softmax.onnx')
     """
     files = (path for path in (folder or MODELS).glob("*.onnx") if "." not in path.stem)
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
@@ -89,6 +104,13 @@ class KeywordModel:
     ----------
     metadata : what the file says of itself.
     provider : the execution provider that runs, such as "cpu".
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel
+    >>> model = KeywordModel.load()
+    >>> model.name, model.provider, len(model.labels)
+    ('stream', 'cpu', 20)
     """
 
     def __init__(self, path: Path, *, provider: str, strict: bool, threads: int) -> None:
@@ -136,6 +158,14 @@ class KeywordModel:
             metadata are malformed or disagree with its graph. The message gives what was found and what is supported.
         ProviderError : strict, and another provider is what runs.
         SettingError : there is no shipped model or provider of that name, or threads are below 1.
+
+        Examples
+        --------
+        >>> from kws_edge import KeywordModel
+        >>> KeywordModel.load("softmax").metadata.variant
+        'softmax'
+        >>> KeywordModel.load("models/stream.onnx").name
+        'stream'
         """
         return cls(_find(model), provider=provider, strict=strict, threads=threads)
 
@@ -165,6 +195,14 @@ class KeywordModel:
         ------
         SettingError : another shape or type, or features that are NaN or infinite.
         ModelError : the network fails, or what it gives is not finite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kws_edge import KeywordModel
+        >>> outputs = KeywordModel.load().run(np.zeros((2, 64, 128), np.float32))
+        >>> outputs.alpha.shape, outputs.entropy.dtype
+        ((2, 20), dtype('float32'))
         """
         fe = self.metadata.front_end
         x = np.asarray(features)
@@ -208,6 +246,15 @@ class KeywordModel:
         ------
         AudioError : the audio cannot be read, or is shorter than one frame (25 ms).
         SettingError : the model has no threshold for this score and target, or samples come without their rate.
+
+        Examples
+        --------
+        >>> from kws_edge import KeywordModel
+        >>> model = KeywordModel.load()
+        >>> model.classify("kws_edge/samples/yes.flac", target=0.99).label
+        'yes'
+        >>> model.classify("kws_edge/samples/silence.flac").reason.value
+        'silence'
         """
         score = score or self.metadata.score
         point = self.metadata.threshold(score, target)
@@ -243,6 +290,14 @@ class KeywordModel:
         ------
         AudioError : another shape or type.
         SettingError : the model has no threshold for this score and target.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kws_edge import KeywordModel
+        >>> clips = np.zeros((3, 16000), np.float32)  # three seconds of silence, as three clips
+        >>> [p.reason.value for p in KeywordModel.load().classify_batch(clips)]
+        ['silence', 'silence', 'silence']
         """
         fe = self.metadata.front_end
         clips = np.asarray(samples)

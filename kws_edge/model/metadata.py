@@ -63,6 +63,13 @@ class Metadata:
     Raises
     ------
     ModelError : names the field, what was found and what was expected.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel
+    >>> metadata = KeywordModel.load("softmax").metadata
+    >>> metadata.score, [point.target for point in metadata.thresholds["entropy"]]
+    ('entropy', [0.99, 0.995, 0.999])
     """
 
     name: str
@@ -138,6 +145,13 @@ class Metadata:
         Raises
         ------
         SettingError : there is none for this score and target; the message lists those that there are.
+
+        Examples
+        --------
+        >>> from kws_edge import KeywordModel
+        >>> point = KeywordModel.load("softmax").metadata.threshold("entropy", 0.995)
+        >>> point.accepted_accuracy >= 0.995, point.coverage > 0.9
+        (True, True)
         """
         for point in self.thresholds.get(score, ()):
             if math.isclose(point.target, target, abs_tol=1e-9):

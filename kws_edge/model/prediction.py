@@ -9,7 +9,14 @@ from kws_edge.model.metadata import Score, is_word
 
 
 class Reason(StrEnum):
-    """Why no label is given; the set is closed."""
+    """Why no label is given; the set is closed.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel, Reason
+    >>> KeywordModel.load().classify("kws_edge/samples/noise.flac").reason is Reason.UNCERTAIN
+    True
+    """
 
     UNCERTAIN = "uncertain"
     """The network saw the audio, and its uncertainty is above the threshold."""
@@ -50,6 +57,15 @@ class Prediction:
     threshold : the label is withheld where the score is above it.
     target : the accuracy of accepted clips for which the threshold was chosen, such as 0.995.
     model : the name of the model.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel
+    >>> p = KeywordModel.load().classify("kws_edge/samples/yes.flac")
+    >>> p.label, p.abstained, p.score, p.entropy <= p.threshold
+    ('yes', False, 'entropy', True)
+    >>> sorted(p.to_dict())[:4]
+    ['abstained', 'alpha', 'end', 'entropy']
     """
 
     label: str | None

@@ -19,7 +19,14 @@ OUTPUTS: Final = ("class", "alpha", "vacuity", "entropy")
 
 
 def available_providers() -> tuple[str, ...]:
-    """The execution providers that this build of onnxruntime has; one may still lack its device or driver."""
+    """The execution providers that this build of onnxruntime has; one may still lack its device or driver.
+
+    Examples
+    --------
+    >>> from kws_edge import available_providers
+    >>> "cpu" in available_providers()
+    True
+    """
     return tuple(short_name(name) for name in ort.get_available_providers())
 
 

@@ -22,6 +22,13 @@ class Event:
         the window where that is later, to where it last was above it, or the end of the window.
     time : the end of the hop at which was decided: nothing later than this was known.
     model : the name of the model.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel, Spotter, WavFile
+    >>> event = next(Spotter(KeywordModel.load()).listen(WavFile("kws_edge/samples/demo.flac")))
+    >>> event.label, event.start < event.end < event.time + 1
+    ('yes', True)
     """
 
     label: str | None

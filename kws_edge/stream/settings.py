@@ -26,6 +26,16 @@ class StreamSettings:
     hysteresis : how far, of the way from its threshold to 1, a score must rise to arm the decision again, 0 to 1.
     rearm : for how long it must stay there, or another label be the best, 0 to 10.
     refractory : the least time between events, 0 to 60.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from kws_edge import KeywordModel, Spotter, StreamSettings
+    >>> model = KeywordModel.load()
+    >>> settings = StreamSettings.of(model.metadata)
+    >>> patient = Spotter(model, settings=replace(settings, refractory=2.0))
+    >>> patient.settings.refractory
+    2.0
     """
 
     thresholds: Mapping[str, float]

@@ -31,7 +31,14 @@ Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
 
 
 class State(StrEnum):
-    """What a stream is at."""
+    """What a stream is at.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel, Spotter, State
+    >>> Spotter(KeywordModel.load()).state is State.WARMING_UP
+    True
+    """
 
     WARMING_UP = "warming_up"
     """There is less than one window since the start or the last gap: no event can come."""
@@ -73,6 +80,17 @@ class Spotter:
     ----------
     model, settings, words, hop : as given, or as found in the model's file.
     last : the last hop; None before the first.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel, Spotter, WavFile
+    >>> spotter = Spotter(KeywordModel.load(), words={"yes", "left", "three"})
+    >>> for event in spotter.listen(WavFile("kws_edge/samples/demo.flac")):
+    ...     if not event.abstained:
+    ...         print(event.label)
+    yes
+    left
+    three
     """
 
     def __init__(
@@ -148,6 +166,16 @@ class Spotter:
         ------
         AudioError : of another type or shape, an odd number of bytes, or samples that are NaN, infinite or far beyond
             full scale. None of them is then taken, and the stream may go on; `gap` tells it of the loss.
+
+        Examples
+        --------
+        >>> import soundfile
+        >>> from kws_edge import KeywordModel, Spotter
+        >>> samples, rate = soundfile.read("kws_edge/samples/demo.flac", dtype="int16")
+        >>> spotter = Spotter(KeywordModel.load())
+        >>> events = [event for i in range(0, len(samples), 1000) for event in spotter.push(samples[i : i + 1000])]
+        >>> events[0].label, rate
+        ('yes', 16000)
         """
         events: list[Event] = []
         for hop in self._hops.push(_as_float(samples)):

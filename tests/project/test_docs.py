@@ -1,0 +1,166 @@
+"""What the docs show is what happens: examples run, commands and options exist, output is what is printed."""
+
+import ast
+import doctest
+import importlib
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+from live_server import live_server
+from paths import ROOT
+
+import kws_edge
+import kws_edge.client
+from kws_edge.cli import main as kws_edge_command
+from kws_edge.model.keyword_model import shipped_models
+
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("models/*.md")]
+)
+ADDRESS = "http://127.0.0.1:8765"
+PUBLIC = [kws_edge, kws_edge.client]
+
+
+def outputs() -> ModuleType:
+    """The script that runs the commands of the docs."""
+    spec = importlib.util.spec_from_file_location("outputs", ROOT / "docs" / "generate" / "outputs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def blocks(language: str, pages: list[Path] = PAGES) -> Iterator[tuple[str, str]]:
+    """Where in the docs a fenced block of a language is, and what it holds."""
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for match in re.finditer(rf"(?ms)^```{language}\n(.*?)^```$", text):
+            line = text[: match.start()].count("\n") + 1
+            yield f"{page.relative_to(ROOT)}:{line}", match[1]
+
+
+def all_blocks(language: str) -> list[object]:
+    return [pytest.param(text, id=where) for where, text in blocks(language)]
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    with live_server(shipped_models()["stream"]) as server:
+        yield str(server.base_url)
+
+
+def run_examples(text: str, name: str, address: str) -> None:
+    """Run a text's examples at the top of the checkout; those for a server ask the running one."""
+    examples = doctest.DocTestParser().get_doctest(text.replace(ADDRESS, address), {}, name, name, 0)
+    assert examples.examples
+    printed: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples, out=printed.append)
+    assert not result.failed, "".join(printed)
+
+
+def public_objects() -> list[object]:
+    """Every public name that is a class or function, with its public methods that have an example."""
+    params: list[object] = []
+    for module in PUBLIC:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            params.append(pytest.param(thing.__doc__, id=f"{module.__name__}.{name}"))
+            for method, value in vars(thing).items() if isinstance(thing, type) else ():
+                doc = getattr(value, "__doc__", None) or ""
+                if not method.startswith("_") and ">>>" in doc:
+                    params.append(pytest.param(doc, id=f"{module.__name__}.{name}.{method}"))
+    return params
+
+
+@pytest.mark.parametrize("docstring", public_objects())
+def test_every_public_name_has_an_example_that_runs(
+    docstring: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert ">>>" in docstring, "the docstring has no example"
+    run_examples(docstring, "docstring", address)
+
+
+@pytest.mark.parametrize("text", all_blocks("pycon"))
+def test_the_sessions_of_the_docs_print_what_they_show(
+    text: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    run_examples(text, "session", address)
+
+
+@pytest.mark.parametrize("page", outputs().pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_of_the_docs_print_what_they_show(page: Path) -> None:
+    """`python docs/generate/outputs.py` writes it anew."""
+    assert not list(outputs().differences(page))
+
+
+@pytest.mark.parametrize("text", all_blocks("python"))
+def test_the_names_that_the_docs_import_exist(text: str) -> None:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("kws_edge", "kws_export")):
+            module = importlib.import_module(str(node.module))
+            assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+def invocations(text: str) -> Iterator[list[str]]:
+    """The words of every call of one of the commands in a shell block."""
+    text = re.sub(r"\\\n\s*", " ", re.sub(r"(?m)^\$ ", "", text))
+    for line in text.splitlines():
+        words = shlex.split(line, comments=True)
+        starts = [i for i, word in enumerate(words) if Path(word).name in ("kws-edge", "kws-export")]
+        for i, start in enumerate(starts):
+            if start + 1 < len(words) and (
+                start == 0 or words[start - 1] in ("&&", "|", ";") or "=" in words[start - 1]
+            ):
+                part = words[start : starts[i + 1] if i + 1 < len(starts) else None]
+                yield part[: next((j for j, word in enumerate(part) if word in ("|", "&&", "<", ">", ";")), None)]
+
+
+def wrong_in(words: list[str]) -> str | None:
+    """What is wrong with a call, in words: no such command, or no such option."""
+    from kws_export.cli import main as kws_export_command
+
+    program = kws_edge_command if Path(words[0]).name == "kws-edge" else kws_export_command
+    name = words[1]
+    if name.startswith("-"):
+        return None
+    command = program.get_command(click.Context(program), name)
+    if command is None:
+        return f"no command {name}"
+    known = re.findall(r"(?m)^  .*?(--[a-z-]+)(?: / (--[a-z-]+))?", command.get_help(click.Context(command)))
+    options = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
+    unknown = sorted(options - {option for pair in known for option in pair})
+    return f"{name} has no {', '.join(unknown)}" if unknown else None
+
+
+@pytest.mark.parametrize("text", [*all_blocks("bash"), *all_blocks("console")])
+def test_the_commands_and_options_of_the_docs_exist(text: str) -> None:
+    assert [wrong for words in invocations(text) if (wrong := wrong_in(words))] == []
+
+
+@pytest.mark.parametrize("text", ["kws-edge clasify x.wav", "kws-edge listen --word yes", "A=1 kws-edge listen --nope"])
+def test_a_command_or_option_that_does_not_exist_is_noticed(text: str) -> None:
+    assert [wrong_in(words) for words in invocations(text)] != [None]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_files_of_the_repository_lead_somewhere(page: Path) -> None:
+    generated = {"reference/kws-edge.md", "reference/kws-export.md", "reference/rest.md", "images/rooms.svg"}
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8"))
+    broken = []
+    for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", text):
+        path = (page.parent / target).resolve()
+        if "://" in target or path.exists():
+            continue
+        if (ROOT / "docs") in path.parents and path.relative_to(ROOT / "docs").as_posix() in generated:
+            continue
+        broken.append(target)
+    assert broken == []
