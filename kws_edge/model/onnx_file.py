@@ -6,11 +6,10 @@ An ONNX file is a protobuf message. The metadata are its fields 14, each a messa
 Source: ModelProto and StringStringEntryProto of onnx.proto.
 """
 
-import os
-import tempfile
 from pathlib import Path
 
 from kws_edge.errors import ModelError, SettingError
+from kws_edge.files import replace_file
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.protobuf import bytes_field, fields, values
 
@@ -36,15 +35,7 @@ def write_copy(source: Path, target: Path, metadata: Metadata, *, overwrite: boo
         raise ModelError(f"{source}: {error}") from None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as partial:
-            try:
-                partial.write(changed)
-                partial.close()
-                Path(partial.name).chmod(source.stat().st_mode & 0o666)  # temporary files are for their owner alone
-                os.replace(partial.name, target)
-            except BaseException:
-                Path(partial.name).unlink(missing_ok=True)
-                raise
+        replace_file(target, changed, mode=source.stat().st_mode & 0o666)
     except OSError as error:
         raise SettingError(f"cannot write {target}: {error.strerror}") from None
 

@@ -1,7 +1,7 @@
 """A data set of four "words" that are tones, in the layout of Speech Commands: a network learns them in seconds."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ import numpy as np
 import soundfile as sf
 import torch
 
+from kws_export.training.prepared import prepare
 from kws_export.training.recipe import Recipe
-from kws_export.training.trainer import EpochResult, Trainer
+from kws_export.training.run_folder import EpochResult
+from kws_export.training.trainer import Trainer
 
 RATE = 16_000
 SWEEPS: Mapping[str, tuple[float, float]] = {
@@ -78,9 +80,17 @@ def recipe(**changes: Any) -> Recipe:
     return Recipe.from_dict({**tomllib.loads(RECIPE), **changes})
 
 
-def trainer(root: Path, folder: Path, settings: Recipe, **options: Any) -> Trainer:
-    """A trainer whose decoded clips are beside the data set."""
-    return Trainer(settings, root, folder, cache=root.parent / "cache", **options)
+def trainer(
+    root: Path,
+    folder: Path,
+    settings: Recipe,
+    *,
+    negatives: Sequence[str] = (),
+    cache: Path | None = None,
+    **options: Any,
+) -> Trainer:
+    """A trainer whose decoded clips are beside the data set, or in another cache."""
+    return Trainer(settings, prepare(settings, root, cache or root.parent / "cache", negatives), folder, **options)
 
 
 def run(trainer: Trainer) -> list[EpochResult]:

@@ -12,8 +12,8 @@ from kws_export.cli.options import CACHE, existing_file
 from kws_export.cli.train import epoch_line
 
 if TYPE_CHECKING:
+    from kws_export.training.run_folder import EpochResult
     from kws_export.training.sweep import Run
-    from kws_export.training.trainer import EpochResult
 
 
 def _names(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:

@@ -10,7 +10,7 @@ import click
 from kws_export.cli.options import CACHE, existing_file, existing_folder
 
 if TYPE_CHECKING:
-    from kws_export.training.trainer import EpochResult
+    from kws_export.training.run_folder import EpochResult
 
 ProgressCallback = Callable[[int, int, float], None]
 
@@ -56,8 +56,10 @@ def train(
     import torch
 
     from kws_export.kernels.compiled import tune_process
+    from kws_export.training.distribution import joined_world, pick_device
+    from kws_export.training.prepared import prepare
     from kws_export.training.recipe import Recipe
-    from kws_export.training.trainer import Trainer, joined_world, pick_device
+    from kws_export.training.trainer import Trainer
 
     recipe = Recipe.load(recipe_file)
     changes = {key: value for key, value in {"seed": seed, "epochs": epochs}.items() if value is not None}
@@ -68,9 +70,8 @@ def train(
     chosen = pick_device(device)
     with joined_world(chosen) as world:
         folder = out or Path("runs") / f"{recipe.name}-{recipe.seed}"
-        trainer = Trainer(
-            recipe, data, folder, cache=cache, device=chosen, world=world, workers=workers, negatives=negatives
-        )
+        prepared = prepare(recipe, data, cache, negatives)
+        trainer = Trainer(recipe, prepared, folder, device=chosen, world=world, workers=workers)
 
         def report(result: "EpochResult") -> None:
             click.echo(epoch_line(result, recipe.epochs))

@@ -7,6 +7,7 @@ compression makes the most of.
 """
 
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F32, I16, Bools
 from kws_edge.errors import SettingError
+from kws_edge.files import replace_file
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Score
@@ -125,10 +127,9 @@ class RunScores:
             if (value := getattr(answers, f.name)) is not None
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            np.savez_compressed(file, about=np.array(json.dumps({"format": FORMAT, **about}, sort_keys=True)), **arrays)
-        partial.replace(path)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, about=np.array(json.dumps({"format": FORMAT, **about}, sort_keys=True)), **arrays)
+        replace_file(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> "RunScores":

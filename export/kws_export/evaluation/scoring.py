@@ -1,5 +1,6 @@
 """What a model file answers on a set of clips, as arrays: the raw material of calibration, cards and reports."""
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from kws_edge.arrays import F32, F64, I64, Bools
+from kws_edge.files import replace_file
 from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import SCORES, Metadata, Score
@@ -59,7 +61,9 @@ class Scored:
     def save(self, path: Path) -> None:
         """Keep the arrays in one .npz file, for reports."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(path, **{name: getattr(self, name) for name in self.__slots__})
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **{name: getattr(self, name) for name in self.__slots__})
+        replace_file(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> "Scored":

@@ -20,6 +20,7 @@ from onnx import TensorProto, checker, helper, numpy_helper
 
 from kws_edge.arrays import F32
 from kws_edge.errors import ModelError, SettingError
+from kws_edge.files import replace_file
 from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.features import FrontEnd, dct_matrix, mel_filterbank
 from kws_edge.model.keyword_model import KeywordModel
@@ -114,11 +115,9 @@ def _finish(
 
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:
-    """Write one file, atomically."""
+    """Write one file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(model.SerializeToString())
-    partial.replace(path)
+    replace_file(path, model.SerializeToString())
 
 
 def run_model(model: onnx.ModelProto) -> KeywordModel:

@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from kws_edge.files import replace_file
+
 LANES = 16  # channels of a panel, as in kernels.c
 
 FOLDER = Path(__file__).parent  # where the C sources lie
@@ -144,18 +146,15 @@ def compiled(source: Path = _SOURCE) -> Path:
     target = cache / f"{source.stem}-{key}.so"
     if not target.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # Into a file of our own, then renamed: two processes that start together both end with a whole library.
-        handle, name = tempfile.mkstemp(suffix=".so", dir=cache)
-        os.close(handle)
-        try:
+        with tempfile.TemporaryDirectory() as scratch:
+            made = Path(scratch) / target.name
             done = subprocess.run(
-                [compiler, *flags, str(source), "-o", name, "-lm"], capture_output=True, text=True, check=False
+                [compiler, *flags, str(source), "-o", made, "-lm"], capture_output=True, text=True, check=False
             )
             if done.returncode:
                 raise OSError(f"{compiler} failed: {done.stderr.strip() or done.returncode}")
-            Path(name).replace(target)
-        finally:
-            Path(name).unlink(missing_ok=True)
+            # Two processes that start together both end with a whole library.
+            replace_file(target, made.read_bytes(), mode=0o755)
     return target
 
 

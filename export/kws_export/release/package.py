@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kws_edge.errors import ModelError, SettingError
+from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import SCORES, Metadata, Score
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
@@ -97,7 +98,7 @@ def package(
     write_models(checkpoint, metadata, out, with_front_end=with_front_end)
     size = out.stat().st_size
     card = model_card(metadata, size, scored["test"], measured.observed, measured.withheld, command)
-    out.with_suffix(".md").write_text(card, encoding="utf-8")
+    replace_file(out.with_suffix(".md"), card)
     for name, answers in {**scored, **({"other-words": others} if others else {})}.items():
         answers.save(checkpoint_file.parent / f"scores-{name}.npz")
     _report_measured(scored, measured, report)

@@ -27,6 +27,7 @@ from onnx import checker, helper
 
 from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
+from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.onnx_file import check_target
@@ -57,7 +58,7 @@ class Quantised:
     def save(self, path: Path) -> None:
         """Write the file NAME.onnx, and its card beside it."""
         save_model(self.model, path)
-        path.with_suffix(".md").write_text(self.card, encoding="utf-8")
+        replace_file(path.with_suffix(".md"), self.card)
 
 
 def quantise(

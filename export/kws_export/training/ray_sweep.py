@@ -24,11 +24,12 @@ from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
 
 from kws_edge.errors import KwsEdgeError, SettingError, lacking
+from kws_edge.files import PARTIAL, replace_file
 from kws_export.training.recipe import Recipe
 from kws_export.training.sweep import Run, Settings, Watcher, claim, in_one_line, trainer_of
 
 if TYPE_CHECKING:
-    from kws_export.training.trainer import EpochResult
+    from kws_export.training.run_folder import EpochResult
 
 MAX_LOSSES = 3
 """So many times in a row may a run lose its machine without an epoch between; one more, and it has failed."""
@@ -215,7 +216,7 @@ class Trainee:
             self.trainer = trainer_of(Run(recipe, folder), settings)
         except (KwsEdgeError, OSError) as error:
             raise SettingError(f"on {host}: {in_one_line(error)}") from error
-        names = "\n".join(self.trainer.train_data.names)
+        names = "\n".join(self.trainer.data.train.names)
         where = f"process {os.getpid()} on {host}"
         return Begun(self.trainer.epoch, where, hashlib.sha256(names.encode()).hexdigest())
 
@@ -230,8 +231,8 @@ class Trainee:
         try:
             self.trainer.run(lambda step, steps, loss: None, pause)
         except _Pause:
-            return results[0], _read(self.trainer.folder)
-        files = _read(self.trainer.folder)
+            return results[0], _read(self.trainer.run_folder.path)
+        files = _read(self.trainer.run_folder.path)
         self.scratch.cleanup()
         return None, files
 
@@ -243,12 +244,10 @@ class _Pause(Exception):  # noqa: N818
 def _read(folder: Path) -> Files:
     if not folder.is_dir():
         return {}
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.suffix != ".partial"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.suffix != PARTIAL}
 
 
 def _write(folder: Path, files: Files) -> None:
-    from kws_export.training.trainer import replace_file
-
     folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(files, key=lambda name: name == "last.pt"):  # last, as it tells that the others are there
         replace_file(folder / name, files[name])

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, Protocol
 
 from kws_edge.errors import KwsEdgeError, SettingError
+from kws_export.training.lock import take_lock
 from kws_export.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from kws_export.training.trainer import EpochResult, Trainer
+    from kws_export.training.run_folder import EpochResult
+    from kws_export.training.trainer import Trainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +137,15 @@ def trainer_of(run: Run, settings: Settings) -> "Trainer":
     import torch
 
     from kws_export.kernels.compiled import tune_process
-    from kws_export.training.trainer import Trainer, pick_device
+    from kws_export.training.distribution import pick_device
+    from kws_export.training.prepared import prepare
+    from kws_export.training.trainer import Trainer
 
     tune_process()
     torch.set_num_threads(settings.threads)
-    return Trainer(
-        run.recipe, settings.data, run.folder,
-        cache=settings.cache, device=pick_device(settings.device), negatives=settings.negatives,
-    )  # fmt: skip
+    device = pick_device(settings.device)
+    data = prepare(run.recipe, settings.data, settings.cache, settings.negatives)
+    return Trainer(run.recipe, data, run.folder, device=device)
 
 
 def in_one_line(error: BaseException) -> str:
@@ -164,15 +167,9 @@ def claim(run: Run) -> IO[str]:
     """
     run.log.parent.mkdir(parents=True, exist_ok=True)
     log = run.log.open("a", encoding="utf-8")
-    try:
-        import fcntl
-
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it goes with the process, however that ends
-    except ImportError:  # Windows, where nothing keeps two sweeps apart
-        pass
-    except BlockingIOError:
+    if not take_lock(log):
         log.close()
-        raise SettingError(f"another sweep is training {run.folder}; wait for it, or stop it") from None
+        raise SettingError(f"another sweep is training {run.folder}; wait for it, or stop it")
     return log
 
 

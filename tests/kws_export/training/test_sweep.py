@@ -26,8 +26,8 @@ from kws_edge.model.variants import VARIANTS
 from kws_export.cli import main
 from kws_export.training.checkpoint import load_checkpoint
 from kws_export.training.recipe import Recipe
+from kws_export.training.run_folder import EpochResult
 from kws_export.training.sweep import Run, Settings, State, claim, plan, state, train_in_processes
-from kws_export.training.trainer import EpochResult
 
 
 class Watcher:

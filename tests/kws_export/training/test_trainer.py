@@ -27,17 +27,17 @@ from kws_export.data.speech_commands import index
 from kws_export.network.head import evidential_head
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.training.checkpoint import load_checkpoint
+from kws_export.training.distribution import pick_device
 from kws_export.training.losses import evidential_loss, kl_weight
 from kws_export.training.novograd import NovoGrad
+from kws_export.training.run_folder import EpochResult
 from kws_export.training.schedule import warmup_hold_decay
 from kws_export.training.trainer import (
     BETAS,
     GRADIENT_LIMIT,
     MAX_SKIPPED,
-    EpochResult,
     Trainer,
     bound_gradients,
-    pick_device,
     predict,
 )
 
@@ -139,7 +139,7 @@ def test_negatives_teach_that_noise_is_no_evidence(tones: Path, tmp_path: Path) 
     noise = np.stack([pad(mfcc(0.01 * rng.standard_normal(16_000))) for _ in range(20)])
     vacuity = [
         evidential_head(predict(trainer.model, features), trainer.variant).vacuity.median()
-        for features in (torch.from_numpy(noise), trainer.validation[0])
+        for features in (torch.from_numpy(noise), trainer.data.validation[0])
     ]
     assert vacuity[0] > 2 * vacuity[1]
 
@@ -150,7 +150,7 @@ def test_the_best_epoch_by_validation_is_kept(tones: Path, tone_run: Path) -> No
     assert best["validation_accuracy"] == max(accuracies)
     assert best["epoch"] == 1 + int(np.argmax(accuracies))
     trainer = start(tones, tone_run)
-    features, labels = trainer.validation
+    features, labels = trainer.data.validation
     trainer.model.load_state_dict(best["model"])
     right = predict(trainer.model, features).argmax(1) == labels
     assert right.double().mean() == pytest.approx(max(accuracies))
@@ -281,7 +281,7 @@ def averaged_over_shares(trainer: Trainer) -> dict[str, torch.Tensor]:
     for epoch in range(recipe.epochs):
         shares = [
             EpochBatches(
-                trainer.train_data, trainer.noises, trainer.front_end, recipe.augmentation,
+                trainer.data.train, trainer.data.noises, trainer.data.front_end, recipe.augmentation,
                 batch=recipe.batch, balance=1, seed=recipe.seed, epoch=epoch, rank=rank, world_size=2,
             )
             for rank in (0, 1)
@@ -429,7 +429,7 @@ def test_negatives_find_the_background_noise_where_augmentation_leaves_it_out(to
     recipe = tone_words.recipe(
         variant="plugin_ce", augmentation={"background_probability": 0}, negatives={"share": 0.25, "other": 0}
     )
-    assert len(tone_words.trainer(tones, tmp_path, recipe).noises) == 1
+    assert len(tone_words.trainer(tones, tmp_path, recipe).data.noises) == 1
 
 
 def test_a_background_noise_shorter_than_a_clip_is_named(tones: Path, tmp_path: Path) -> None:
@@ -480,7 +480,7 @@ def test_a_second_stage_on_another_network_is_refused(
 def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
     recipe = tone_words.recipe(start=str(tmp_path / "none.pt"))
     with pytest.raises(SettingError, match=r"no file .*none\.pt; expected a checkpoint, .*; is it still to be trained"):
-        Trainer(recipe, tones, tmp_path / "run", cache=tmp_path / "cache")
+        tone_words.trainer(tones, tmp_path / "run", recipe, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
 
 
@@ -490,7 +490,8 @@ def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(
 def test_a_network_learns_from_a_larger_one_without_the_labels(tone_run: Path, tones: Path, tmp_path: Path) -> None:
     distillation = {"teacher": str(tone_run), "share": 1.0}
     small = tone_words.trainer(tones, tmp_path, tone_words.recipe(channels=32, distillation=distillation))
-    small.train_data = replace(small.train_data, labels=np.zeros_like(small.train_data.labels))
+    unlabelled = replace(small.data.train, labels=np.zeros_like(small.data.train.labels))
+    small.data = replace(small.data, train=unlabelled)
     assert tone_words.run(small)[-1].validation_accuracy > 0.6
 
 
@@ -514,5 +515,5 @@ def test_a_teacher_of_other_words_is_refused(tone_run: Path, tones: Path, tmp_pa
 def test_an_absent_teacher_is_named_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
     recipe = tone_words.recipe(distillation={"teacher": str(tmp_path / "none.pt")})
     with pytest.raises(SettingError, match=r"no file .*none\.pt; expected a checkpoint, .*; is it still to be trained"):
-        Trainer(recipe, tones, tmp_path / "run", cache=tmp_path / "cache")
+        tone_words.trainer(tones, tmp_path / "run", recipe, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()

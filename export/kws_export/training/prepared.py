@@ -1,0 +1,92 @@
+"""What a run trains on: its classes, decoded clips, validation features, noises and recordings without a word."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kws_edge.arrays import F32
+from kws_edge.errors import SettingError
+from kws_edge.model.features import FrontEnd
+from kws_export.data.batches import split_features
+from kws_export.data.negatives import Negatives, load_recordings
+from kws_export.data.speech_commands import background, index, words_with
+from kws_export.data.splits import ArrayDataset, as_float, load_split
+from kws_export.training.checkpoint import weights_file
+from kws_export.training.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The data of one run.
+
+    Attributes
+    ----------
+    labels : the classes, in the order of the network's outputs.
+    train : the training clips.
+    validation : features float32 [n, coefficients, frames] and classes int64 [n].
+    noises : float32 recordings that augmentation mixes in.
+    negatives : draws windows without a word; None for a recipe that has none.
+    """
+
+    labels: tuple[str, ...]
+    train: ArrayDataset
+    validation: tuple[Tensor, Tensor]
+    noises: Sequence[F32]
+    negatives: Negatives | None
+    front_end: FrontEnd
+
+
+def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[str] = ()) -> TrainingData:
+    """Decode what a recipe trains on, or find it in the cache.
+
+    Parameters
+    ----------
+    data_root : Speech Commands, in its public layout.
+    negatives : the recordings without a word that a recipe with negatives draws from: folders, files, globs.
+
+    Raises
+    ------
+    SettingError, AudioError : the data cannot be used; a recipe's start or teacher is missing, which is said before
+        anything is decoded.
+    """
+    front_end = FrontEnd()
+    labels = tuple(recipe.labels or words_with(index(data_root), recipe.min_clips))
+    if len(labels) < 2:
+        raise SettingError(
+            f"{len(labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
+            "expected at least 2: lower min_clips in the recipe, or name its labels"
+        )
+    for source in filter(None, (recipe.start, recipe.distillation.teacher)):
+        weights_file(source)
+    train = load_split(data_root, "train", labels, cache)
+    validation = load_split(data_root, "validation", labels, cache)
+    noises = _noises(recipe, data_root, front_end)
+    drawn = None
+    if recipe.negatives.share > 0:
+        by_pattern = load_recordings(negatives, data_root)
+        others = [recording for recordings in by_pattern for recording in recordings]
+        drawn = Negatives(train, list(noises), others, recipe.negatives)
+        joined = [np.concatenate(recordings) for recordings in by_pattern if recordings]
+        noises += [as_float(j) for j in joined if len(j) >= front_end.max_samples]
+    elif negatives:
+        raise SettingError(f"recordings without a word given, but recipe {recipe.name} has no [negatives] share")
+    features = split_features(validation, front_end)
+    return TrainingData(labels, train, (features, torch.from_numpy(validation.labels)), noises, drawn, front_end)
+
+
+def _noises(recipe: Recipe, data_root: Path, front_end: FrontEnd) -> list[F32]:
+    """The background noises, where the recipe draws from them."""
+    in_negatives = recipe.negatives.share > 0 and recipe.negatives.noise > 0
+    if not (in_negatives or recipe.augmentation.background_probability > 0):
+        return []
+    noises = background(data_root)
+    for name, noise in noises.items():
+        if noise.size < front_end.max_samples:
+            raise SettingError(
+                f"background noise {name} in {data_root} has {noise.size} samples; expected 1.3 s or more"
+            )
+    return list(noises.values())
