@@ -16,7 +16,7 @@ from paths import ROOT
 
 PROJECTS = ("pyproject.toml", "export/pyproject.toml")
 
-WORKSTATION = {"dev", "ray-serve"}
+WORKSTATION = {"dev", "docs", "ray-serve"}
 """The extras for workstations and clusters, which need not install on a board; every other is of the device side."""
 
 GLIBC = range(17, 29)
@@ -106,3 +106,7 @@ def test_everything_the_device_needs_is_a_wheel(python: str, machine: str, tmp_p
     target = ["--python-version", python, "--only-binary=:all:", "--target", tmp_path]
     target += [f"--platform=manylinux_2_{minor}_{machine}" for minor in GLIBC]
     run(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", *target, *requirements)
+
+
+def test_the_package_index_takes_both_wheels_as_they_are(wheel: Path, workstation_wheel: Path) -> None:
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel, workstation_wheel)
