@@ -3,7 +3,9 @@
 This is the reference for the head that is fused into every ONNX file: the graph computes the same formulas in the
 same order, and tests hold the two to 1e-4. Arrays are [..., K], the last axis is the class.
 
-Source: "Plug-in Losses for Evidential Deep Learning", section on evidential classifiers; subjective logic for vacuity.
+Source: B. Hayta, H. Laus, S. Mittermaier, F. Krahmer, "Plug-in Losses for Evidential Deep Learning: A Simplified
+Framework for Uncertainty Estimation that Includes the Softmax Classifier", arXiv:2605.22746, 2026,
+section on evidential classifiers; subjective logic for vacuity.
 """
 
 import math
@@ -42,6 +44,15 @@ def evidence(logits: npt.ArrayLike, variant: Variant) -> Array:
 def alpha(logits: npt.ArrayLike, variant: Variant) -> Array:
     """Dirichlet parameters α = φ(τ(z)), each finite and above 0. [..., K] → [..., K]."""
     return evidence(logits, variant) + variant.alpha_offset
+
+
+def label(logits: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """The class, argmax z. [..., K] → int64 [...].
+
+    From the logits and never from α, although both rise with z: with φ(e) = e + 1, float32 has no room for evidence
+    below 6e-8, so that where every logit is below about -17 every α is 1, a tie.
+    """
+    return np.asarray(np.argmax(np.asarray(logits), axis=-1), np.int64)
 
 
 def probability(alpha: npt.ArrayLike) -> Array:

@@ -8,7 +8,9 @@ With n clips, of which n_c are accepted and right and n_f accepted and wrong:
 Scores are compared in float32, because that is what the ONNX graph gives; other dtypes are rounded to it first. Every
 threshold chosen here is a float32 number, so it survives JSON and any wider float type without changing a decision.
 
-Source: "Plug-in Losses for Evidential Deep Learning", section on selective prediction.
+Source: B. Hayta, H. Laus, S. Mittermaier, F. Krahmer, "Plug-in Losses for Evidential Deep Learning: A Simplified
+Framework for Uncertainty Estimation that Includes the Softmax Classifier", arXiv:2605.22746, 2026,
+section on selective prediction.
 """
 
 import math

@@ -1,9 +1,14 @@
-"""The nine evidential variants, as data.
+"""The evidential variants, as data: the nine of the paper, and two of ours that complete its matched pairs.
 
 A variant is a map from logits z to Dirichlet parameters α = φ(τ(z)) and the loss that trained it. The device needs
 only τ and φ; the loss and the KL schedule are here too, so that one table says everything.
 
-Source: "Plug-in Losses for Evidential Deep Learning", the table of variants.
+The paper compares classical EDL with a KL term against plug-in losses without one. `plugin_ce_kl` and `plugin_mse_kl`
+have the KL term of `edl_ce` and `edl_mse`, so that nothing but the data loss differs within a pair.
+
+Source: B. Hayta, H. Laus, S. Mittermaier, F. Krahmer, "Plug-in Losses for Evidential Deep Learning: A Simplified
+Framework for Uncertainty Estimation that Includes the Softmax Classifier", arXiv:2605.22746, 2026,
+the table of variants.
 """
 
 from dataclasses import dataclass
@@ -47,7 +52,9 @@ VARIANTS = MappingProxyType(
             Variant("edl_ce_no_kl", "softplus", 1, "dirichlet_ce"),
             Variant("edl_mse", "softplus", 1, "dirichlet_mse", kl_ramp_epochs=600),
             Variant("plugin_ce", "softplus", 1, "plugin_ce"),
+            Variant("plugin_ce_kl", "softplus", 1, "plugin_ce", kl_ramp_epochs=400),
             Variant("plugin_mse", "softplus", 1, "plugin_mse"),
+            Variant("plugin_mse_kl", "softplus", 1, "plugin_mse", kl_ramp_epochs=600),
             Variant("softmax", "exp", 0, "plugin_ce"),
             Variant("softplus", "softplus", 0, "plugin_ce"),
             Variant("softmax_kl", "exp", 0, "plugin_ce", kl_ramp_epochs=400),

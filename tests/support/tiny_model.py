@@ -85,7 +85,7 @@ def build(
         helper.make_node("Add", ["energy", "bias"], ["logits"]),
         helper.make_node("Clip", ["logits", "low", "high"], ["clipped"]),
         helper.make_node("Exp", ["clipped"], ["alpha"]),
-        helper.make_node("ArgMax", ["alpha"], ["class"], axis=1, keepdims=0),
+        helper.make_node("ArgMax", ["logits"], ["class"], axis=1, keepdims=0),
         helper.make_node("ReduceSum", ["alpha", "axis"], ["sum"], keepdims=1),
         helper.make_node("Div", ["alpha", "sum"], ["p"]),
         helper.make_node("Squeeze", ["sum", "axis"], ["total"]),

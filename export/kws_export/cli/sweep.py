@@ -31,7 +31,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, value: str) -> li
 @click.option("--recipe", "recipe_file", type=existing_file, required=True, help="TOML file; see export/recipes.")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of Speech Commands, in its public layout.")
 @click.option("--negatives", multiple=True, help="Folder, file or glob without words, for a recipe with [negatives].")
-@click.option("--variants", callback=_names, default=",".join(VARIANTS), help="With commas  [default: all nine]")
+@click.option("--variants", callback=_names, default=",".join(VARIANTS), help="With commas  [default: all]")
 @click.option("--seeds", callback=_seeds, default="1,2,3", show_default=True, help="With commas.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run folders  [default: runs/RECIPE]")
 @click.option("--workers", type=click.IntRange(1), help="Runs at once on this machine  [default: cores / threads]")
@@ -63,7 +63,7 @@ def sweep(
     second. When a run fails, the others go on.
 
     \b
-    The comparison of the nine variants, three seeds each, into runs/nine; how far it is:
+    The comparison of the variants, three seeds each, into runs/nine; how far it is:
       kws-export sweep --recipe export/recipes/nine.toml --data speech_commands
       kws-export sweep --recipe export/recipes/nine.toml --status
     Two variants, one seed, two runs at once:

@@ -4,7 +4,9 @@ For p ~ Dir(α) with mean p̂ = α/α₀, the gap E[ℓ(p)] − ℓ(p̂) is smal
 give it exactly for the two losses that have a closed form, and bound it for the rest, so that a user can check on
 their own model's α how much the cheaper plug-in loss leaves out. numpy and scipy; α is [..., K], above 0.
 
-Source: "Plug-in Losses for Evidential Deep Learning", section on the bounds.
+Source: B. Hayta, H. Laus, S. Mittermaier, F. Krahmer, "Plug-in Losses for Evidential Deep Learning: A Simplified
+Framework for Uncertainty Estimation that Includes the Softmax Classifier", arXiv:2605.22746, 2026,
+section on the bounds.
 """
 
 import numpy as np

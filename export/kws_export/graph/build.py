@@ -252,7 +252,8 @@ def _folded(conv: Conv) -> tuple[F32, F32]:
 
 
 def _head(g: _Graph, logits: str, variant: Variant, K: int) -> None:
-    """The formulas of kws_edge.model.evidence, in the same order."""
+    """The formulas of kws_edge.model.evidence, in the same order; the class is argmax of the logits."""
+    g.add("ArgMax", logits, name="class", axis=1, keepdims=0)
     bounds = [g.weight("logit_low", -LOGIT_LIMIT)]
     if variant.activation == "exp":
         bounds.append(g.weight("logit_high", LOGIT_LIMIT))
@@ -266,7 +267,6 @@ def _head(g: _Graph, logits: str, variant: Variant, K: int) -> None:
         log1p = g.add("Mul", g.add("Atanh", ratio, name="half_log1p"), two, name="log1p")
         evidence = g.add("Add", g.add("Relu", z, name="z_positive"), log1p, name="evidence_softplus")
     alpha = g.add("Add", evidence, g.weight("alpha_offset", float(variant.alpha_offset)), name="alpha")
-    g.add("ArgMax", alpha, name="class", axis=1, keepdims=0)
     axis = g.weight("axis_class", [1], np.int64)
     alpha0 = g.add("ReduceSum", alpha, axis, name="alpha0", keepdims=1)
     p = g.add("Div", alpha, alpha0, name="p")

@@ -20,7 +20,10 @@ class HeadOutputs(NamedTuple):
 
 
 def evidential_head(logits: Tensor, variant: Variant) -> HeadOutputs:
-    """Logits to the four outputs of the contract. float32 [B, K] → HeadOutputs. Formulas: kws_edge.model.evidence."""
+    """Logits to the four outputs of the contract. float32 [B, K] → HeadOutputs. Formulas: kws_edge.model.evidence.
+
+    The class is that of the largest logit, since α may be a tie (`kws_edge.model.evidence.label`).
+    """
     z = logits.float().clamp_min(-LOGIT_LIMIT)
     if variant.activation == "exp":
         evidence = z.clamp_max(LOGIT_LIMIT).exp()
@@ -33,4 +36,4 @@ def evidential_head(logits: Tensor, variant: Variant) -> HeadOutputs:
     p = alpha / alpha0
     entropy = -(p * p.clamp_min(torch.finfo(p.dtype).tiny).log()).sum(-1) / math.log(K)
     vacuity = K / (alpha0.squeeze(-1) + K * (1 - variant.alpha_offset))
-    return HeadOutputs(alpha.argmax(-1), alpha, vacuity, entropy.clamp(0, 1))
+    return HeadOutputs(logits.argmax(-1), alpha, vacuity, entropy.clamp(0, 1))

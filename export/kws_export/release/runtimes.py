@@ -23,8 +23,8 @@ def check_runtimes(checkpoint: Checkpoint, model: KeywordModel, features: torch.
 
     Returns
     -------
-    "class" (the α of the class that was named), "alpha", "vacuity" and "entropy" → the largest difference, relative to
-    values above 1.
+    "class" (the logit of the class that was named), "alpha", "vacuity" and "entropy" → the largest difference, relative
+    to values above 1.
 
     Raises
     ------
@@ -40,10 +40,10 @@ def check_runtimes(checkpoint: Checkpoint, model: KeywordModel, features: torch.
             in_torch = evidential_head(logits, variant)
         in_onnx = model.run(x.numpy())
         a = evidence.alpha(logits.numpy().astype(np.float64), variant)
-        top = np.arange(len(x)), in_onnx.labels
-        onnx_values = (a[top], in_onnx.alpha, in_onnx.vacuity, in_onnx.entropy)  # a tie may go to either class
-        numpy_values = (a.max(1), a, evidence.vacuity(a, variant), evidence.entropy(a))
-        torch_values = (a[np.arange(len(x)), in_torch.label.numpy()], *(t.numpy() for t in in_torch[1:]))
+        z, row = logits.numpy(), np.arange(len(x))
+        onnx_values = (z[row, in_onnx.labels], in_onnx.alpha, in_onnx.vacuity, in_onnx.entropy)
+        numpy_values = (z.max(1), a, evidence.vacuity(a, variant), evidence.entropy(a))
+        torch_values = (z[row, in_torch.label.numpy()], *(t.numpy() for t in in_torch[1:]))
         for key, value, *others in zip(worst, onnx_values, torch_values, numpy_values, strict=True):
             for other in others:
                 gap = np.abs(value - other) / np.maximum(1, np.abs(other))

@@ -6,7 +6,8 @@ over the whole range of α, e^-80 to e^80. float64 needs a CPU or CUDA device.
 
 Arrays are [B, K]: B clips, K classes. Labels are int64 [B]. Data losses return one value a clip, [B].
 
-Source: "Plug-in Losses for Evidential Deep Learning".
+Source: B. Hayta, H. Laus, S. Mittermaier, F. Krahmer, "Plug-in Losses for Evidential Deep Learning: A Simplified
+Framework for Uncertainty Estimation that Includes the Softmax Classifier", arXiv:2605.22746, 2026.
 """
 
 import math
@@ -132,8 +133,10 @@ def no_word_loss(evidence: Tensor) -> Tensor:
     return torch.log1p(evidence.sum(-1) / evidence.shape[-1])
 
 
-def kl_weight(variant: Variant, epoch: int, epochs: int) -> float:
+def kl_weight(variant: Variant, epoch: int, epochs: int, end: float | None = None) -> float:
     """λ_t = min(1, t/T) for t = `epoch`, counted from 0, in a run of `epochs`; 0 for a variant without KL.
+
+    With `end`, λ_t = end · t/epochs instead: the ramp climbs to another weight, to see what the weight does.
 
     T is stated for a run of PAPER_EPOCHS and scales with the run's length, so a run of any length climbs to about the
     same weight: T = 400 ends near 0.5, T = 600 near 0.33. The first epoch has no KL at all.
@@ -146,6 +149,8 @@ def kl_weight(variant: Variant, epoch: int, epochs: int) -> float:
         raise SettingError(f"epoch {epoch} of a run of {epochs}; expected an epoch from 0 and a run of at least 1")
     if variant.kl_ramp_epochs is None:
         return 0.0
+    if end is not None:
+        return end * epoch / epochs
     return min(1.0, epoch / (variant.kl_ramp_epochs * epochs / PAPER_EPOCHS))
 
 

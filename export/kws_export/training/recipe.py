@@ -45,7 +45,7 @@ class Recipe:
     Attributes
     ----------
     name : of the run and of the model file that it becomes; no spaces or path separators.
-    variant : one of the nine evidential variants.
+    variant : one of the evidential variants, kws_edge/model/variants.py.
     start : what the run takes its first weights from: a checkpoint, such as runs/softmax-base-1/best.pt, or an exported
         model, such as models/softmax.onnx. Of words that it does not know, the outputs start from random weights; of
         fewer channels, it is made wider (widen.py).
@@ -62,6 +62,7 @@ class Recipe:
     balance : 0 draws clips as they come, 1 draws every word equally often, between them by n^(1 - balance).
     peak_lr, final_lr, warmup, hold : the warm-up-hold-decay schedule (schedule.py).
     weight_decay : None for the design's rule, 1e-3 without a KL term and 0 with one.
+    kl_end : None for the variant's own ramp of the KL term; else the weight that the ramp climbs to by the run's end.
     average : 0, or how much of the average of the weights, which is what is validated and exported, stays at each step:
         at 0.998 it covers about the last 500.
     augmentation : augment.py.
@@ -88,6 +89,7 @@ class Recipe:
     warmup: float = 0.05
     hold: float = 0.45
     weight_decay: float | None = None
+    kl_end: float | None = None
     average: float = 0.0
     augmentation: Augmentation = field(default_factory=Augmentation)
     distillation: Distillation = field(default_factory=Distillation)
@@ -115,6 +117,7 @@ class Recipe:
             raise SettingError(f"recipe {self.name}: peak_lr={self.peak_lr}; expected above 0")
         if self.weight_decay is not None and self.weight_decay < 0:
             raise SettingError(f"recipe {self.name}: weight_decay={self.weight_decay}; expected at least 0")
+        self._check_kl_end()
         if min(self.warmup, self.hold) < 0 or self.warmup + self.hold > 1:
             raise SettingError(
                 f"recipe {self.name}: warmup={self.warmup}, hold={self.hold}; expected at least 0, together at most 1"
@@ -128,6 +131,12 @@ class Recipe:
             raise SettingError(f"recipe {self.name}: average={self.average}; expected 0 to below 1")
         if not 0 <= self.balance <= 1:
             raise SettingError(f"recipe {self.name}: balance={self.balance}; expected 0 to 1")
+
+    def _check_kl_end(self) -> None:
+        has_kl = get_variant(self.variant).kl_ramp_epochs is not None
+        if self.kl_end is not None and (self.kl_end < 0 or not has_kl):
+            expected = "at least 0" if has_kl else "a variant with a KL term, such as plugin_ce_kl"
+            raise SettingError(f"recipe {self.name}: kl_end={self.kl_end} with {self.variant}; expected {expected}")
 
     @property
     def decay(self) -> float:

@@ -117,7 +117,7 @@ class Trainer:
             batch=r.batch, balance=r.balance, seed=r.seed, epoch=self.epoch, negatives=self.data.negatives,
             rank=self.world.rank, world_size=self.world.size,
         )  # fmt: skip
-        steps, weight = len(batches), kl_weight(self.variant, self.epoch, r.epochs)
+        steps, weight = len(batches), kl_weight(self.variant, self.epoch, r.epochs, r.kl_end)
         loss_sum = correct = words = seen = lr = 0.0
         self._skipped = 0
         self.model.train()

@@ -30,15 +30,16 @@ async function load(name) {
   return { ort, session, about: await description(name) };
 }
 
-// Windows, each Float32Array of the same length, through the network: {alpha, entropy, vacuity} for each.
+// Windows, each Float32Array of the same length, through the network: {top, alpha, entropy, vacuity} for each, top being the class's index.
 async function run({ ort, session, about }, windows) {
   const audio = new Float32Array(windows.length * windows[0].length);
   windows.forEach((window, i) => audio.set(window, i * window.length));
-  const { alpha, entropy, vacuity } = await session.run({
+  const { class: top, alpha, entropy, vacuity } = await session.run({
     audio: new ort.Tensor("float32", audio, [windows.length, windows[0].length]),
   });
   const K = about.labels.length;
   return windows.map((_, i) => ({
+    top: Number(top.data[i]),
     alpha: [...alpha.data.slice(i * K, (i + 1) * K)],
     entropy: entropy.data[i],
     vacuity: vacuity.data[i],
@@ -86,7 +87,7 @@ export async function classify(file, name) {
     const batch = heard.slice(i, i + BATCH);
     const outputs = await run(used, batch.map((window) => window.samples));
     outputs.forEach((output, j) => {
-      const guess = about.labels[output.alpha.indexOf(Math.max(...output.alpha))];
+      const guess = about.labels[output.top];
       const reason = withheld(used, batch[j], guess, output[about.score]);
       const answer = { window: batch[j], guess, reason, ...output };
       if (outranks(answer, best, about.score)) best = answer;

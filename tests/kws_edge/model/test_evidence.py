@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from kws_edge.model.evidence import LOGIT_LIMIT, alpha, entropy, evidence, probability, softplus, vacuity
+from kws_edge.model.evidence import LOGIT_LIMIT, alpha, entropy, evidence, label, probability, softplus, vacuity
 from kws_edge.model.variants import VARIANTS, Variant
 
 Logits = npt.NDArray[Any]
@@ -43,6 +43,12 @@ def rounding(z: Logits, operations: int) -> Any:
 
 
 # Golden values
+
+
+def test_the_class_is_argmax_of_the_logits_where_single_precision_leaves_no_difference_in_alpha() -> None:
+    z = np.float32([[-18, -19, -17.5, -30], [-99, -98, -100, -97]])
+    assert (alpha(z, SHIFTED) == 1).all()
+    assert label(z).tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("x", [-700.0, -100.0, -80.0, -37.0, -20.0, -1.0, -1e-8, 0.0, 1e-8, 1.0, 20.0, 37.0, 80.0, 1e4])

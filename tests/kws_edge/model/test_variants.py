@@ -1,4 +1,6 @@
-"""The nine variants are those of the design, and an unknown one is refused."""
+"""The variants are those of the design, and an unknown one is refused."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +13,9 @@ DESIGN = [
     ("edl_ce_no_kl", "softplus", 1, "dirichlet_ce", None),
     ("edl_mse", "softplus", 1, "dirichlet_mse", 600),
     ("plugin_ce", "softplus", 1, "plugin_ce", None),
+    ("plugin_ce_kl", "softplus", 1, "plugin_ce", 400),
     ("plugin_mse", "softplus", 1, "plugin_mse", None),
+    ("plugin_mse_kl", "softplus", 1, "plugin_mse", 600),
     ("softmax", "exp", 0, "plugin_ce", None),
     ("softplus", "softplus", 0, "plugin_ce", None),
     ("softmax_kl", "exp", 0, "plugin_ce", 400),
@@ -19,7 +23,7 @@ DESIGN = [
 ]
 
 
-def test_the_table_holds_the_nine_variants_in_the_designs_order() -> None:
+def test_the_table_holds_the_variants_in_the_designs_order() -> None:
     assert list(VARIANTS) == [row[0] for row in DESIGN]
 
 
@@ -31,6 +35,13 @@ def test_each_variant_is_the_designs_row(name: str, activation: str, offset: int
     assert variant.alpha_offset == offset
     assert variant.loss == loss
     assert variant.kl_ramp_epochs == ramp
+
+
+@pytest.mark.parametrize(("ours", "classical"), [("plugin_ce_kl", "edl_ce"), ("plugin_mse_kl", "edl_mse")])
+def test_a_plugin_variant_with_kl_differs_from_classical_edl_in_its_data_loss_alone(ours: str, classical: str) -> None:
+    a, b = get_variant(ours), get_variant(classical)
+    assert replace(a, name=b.name, loss=b.loss) == b
+    assert (a.loss, b.loss) in {("plugin_ce", "dirichlet_ce"), ("plugin_mse", "dirichlet_mse")}
 
 
 def test_ramps_are_stated_for_200_epochs() -> None:

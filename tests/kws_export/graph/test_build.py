@@ -19,7 +19,7 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.features import FrontEnd, mfcc, pad
-from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.keyword_model import MODELS, KeywordModel
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.variants import VARIANTS, Variant
 from kws_export.graph.build import OUTPUTS, build_model, build_step_model, load_model, save_model
@@ -34,6 +34,8 @@ OPERATORS = {
     "Max", "Mul", "Neg", "ReduceSum", "Relu", "Squeeze", "Unsqueeze",
 }  # fmt: skip
 FRONT_END_OPERATORS = {"Concat", "Pad", "Reshape", "Shape", "Sub"}
+
+EXPORTED = sorted([*MODELS.glob("*.onnx"), *MODELS.parent.glob("research/*/models/*.onnx")])
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 
@@ -99,8 +101,9 @@ def outputs_of(run: Any) -> dict[str, np.ndarray]:
 
 def reference(logits: torch.Tensor, variant: Variant) -> dict[str, np.ndarray]:
     """The four outputs by kws_edge.model.evidence in float64."""
-    a = evidence.alpha(logits.double().numpy(), variant)
-    return outputs_of((a.argmax(1), a, evidence.vacuity(a, variant), evidence.entropy(a)))
+    z = logits.double().numpy()
+    a = evidence.alpha(z, variant)
+    return outputs_of((evidence.label(z), a, evidence.vacuity(a, variant), evidence.entropy(a)))
 
 
 def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float = 1e-4) -> None:
@@ -112,8 +115,8 @@ def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray],
 class Steps:
     """The step form at work: a stream's frames in, float32 [n, coefficients], the outputs after the last one out."""
 
-    def __init__(self, network: MatchboxNet) -> None:
-        self.session = session(build_step_model(network, METADATA).SerializeToString())
+    def __init__(self, network: MatchboxNet, metadata: Metadata = METADATA) -> None:
+        self.session = session(build_step_model(network, metadata).SerializeToString())
         self.states = {
             node.name: np.zeros([1, *node.shape[1:]], np.float32)
             for node in self.session.get_inputs()
@@ -181,6 +184,36 @@ def test_extreme_logits_give_finite_outputs_in_their_ranges(tmp_path: Path, vari
             assert 0 < outputs["vacuity"][0] <= 1, name
             assert 0 <= outputs["entropy"][0] <= 1, name
             assert_close(outputs, reference(logits, variant))
+
+
+LOW = [-30.0, -30.0, -29.0, -18.0, -17.5, -90.0, -100.0]
+"""Logits so low that in float32 every α = e + 1 is 1; the fifth is the largest."""
+
+
+@every_variant
+def test_the_class_is_that_of_the_largest_logit_where_every_alpha_rounds_to_the_same(
+    tmp_path: Path, variant: Variant
+) -> None:
+    network = MatchboxNet(len(LABELS), padding="valid").eval()
+    with torch.no_grad():
+        network.classifier.weight.zero_()
+        network.classifier.bias.copy_(torch.tensor(LOW))
+    metadata = replace(METADATA, variant=variant.name, padding="valid")
+    window = np.zeros((1, 64, 128), np.float32)
+    in_onnx = outputs_of(session(saved(network, tmp_path, variant)).run(list(OUTPUTS), {"mfcc": window}))
+    in_torch = evidential_head(torch.tensor([LOW]), variant)
+    in_steps = Steps(network, metadata).push(window[0].T)
+    assert [int(in_onnx["class"][0]), int(in_torch.label[0]), int(in_steps["class"][0])] == [4, 4, 4]
+    assert int(evidence.label(LOW)) == 4
+    if variant.alpha_offset:
+        assert (in_onnx["alpha"] == 1).all()
+        assert (evidence.alpha(np.float32([LOW]), variant) == 1).all()
+
+
+@pytest.mark.parametrize("path", EXPORTED, ids=[path.name for path in EXPORTED])
+def test_every_file_of_the_project_takes_its_class_from_the_logits(path: Path) -> None:
+    model, _ = load_model(path)
+    assert [list(node.input) for node in model.graph.node if "class" in node.output] == [["logits"]]
 
 
 @every_variant

@@ -213,6 +213,12 @@ def test_the_weight_stops_at_one() -> None:
     assert losses.kl_weight(Variant("steep", "softplus", 1, "dirichlet_ce", kl_ramp_epochs=20), 50, 200) == 1.0
 
 
+def test_the_kl_weight_climbs_to_another_end_where_one_is_given() -> None:
+    variant = get_variant("plugin_ce_kl")
+    assert [losses.kl_weight(variant, t, 10, end=1.0) for t in (0, 5, 9)] == pytest.approx([0, 0.5, 0.9])
+    assert losses.kl_weight(variant, 9, 10, end=0.0) == 0
+
+
 @pytest.mark.parametrize("variant", WITHOUT_KL, ids=lambda v: v.name)
 def test_a_variant_without_kl_has_no_weight_and_refuses_one(variant: Variant) -> None:
     assert losses.kl_weight(variant, 100, 200) == 0.0

@@ -73,7 +73,7 @@ def test_a_recipe_survives_json() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
-    expected = 0.0 if variant in {"edl_ce", "edl_mse", "softmax_kl"} else 1e-3
+    expected = 0.0 if variant in {"edl_ce", "edl_mse", "plugin_ce_kl", "plugin_mse_kl", "softmax_kl"} else 1e-3
     assert Recipe(name="x", variant=variant).decay == expected
     assert Recipe(name="x", variant=variant, weight_decay=0.25).decay == 0.25
 
@@ -98,6 +98,8 @@ def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
         ('variant = "softmax"\npeak_lr = 0', "peak_lr=0; expected above 0"),
         ('variant = "softmax"\nfinal_lr = -1.0', "final_lr"),
         ('variant = "softmax"\nweight_decay = -1.0', "weight_decay=-1.0"),
+        ('variant = "softmax"\nkl_end = 0.1', "kl_end=0.1 with softmax; expected a variant with a KL term"),
+        ('variant = "edl_ce"\nkl_end = -0.1', "kl_end=-0.1 with edl_ce; expected at least 0"),
         ('variant = "softmax"\nwarmup = 0.6\nhold = 0.6', "warmup=0.6, hold=0.6; expected .* together at most 1"),
         ('variant = "softmax"\nbalance = 2', "balance=2; expected 0 to 1"),
         ('variant = "softmax"\nlabels = "yes"', "labels='yes'; expected a list of texts"),
