@@ -2,11 +2,10 @@
 
     python bench/training.py [--rounds 7] [--batch 128] [--repeat 1]
 
-Three implementations of the same network: torch's Conv1d and BatchNorm1d, the [C, B, T] layout of ops.py, and the
-compiled kernels; then the compiled kernels with what a run does besides, augmentation and features of each clip, the
-last also as two processes of one thread, as torchrun starts them or as two runs side by side. They take turns in every
-round, so that a neighbour's load hits all of them; the medians are printed as a table and written to
-bench/results/training.json. "Per core" counts the CPU time spent, which a neighbour distorts less than the clock on
+The plain network and the one on compiled kernels; then the latter with what a run does besides, augmentation and
+features of each clip, also as two processes of one thread, as torchrun starts them or as two runs side by side. They
+take turns in every round, so that a neighbour's load hits all of them; the medians are printed as a table and written
+to bench/results/training.json. "Per core" counts the CPU time spent, which a neighbour distorts less than the clock on
 the wall.
 """
 
@@ -20,11 +19,10 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import get_variant
@@ -33,47 +31,14 @@ from kws_export.data.batches import EpochBatches
 from kws_export.data.speech_commands import CLIP_SAMPLES
 from kws_export.data.splits import ArrayDataset
 from kws_export.kernels import compiled as kernels
-from kws_export.kernels import trunk
-from kws_export.network.matchboxnet import BLOCK_KERNELS, BN_EPS, MatchboxNet, parameter_count
+from kws_export.network.fast import FastMatchboxNet
+from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.training.losses import evidential_loss
 from kws_export.training.novograd import NovoGrad
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
 CLASSES = 30
-
-
-class Separable(nn.Sequential):
-    def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1) -> None:
-        padding = kernel // 2 * dilation
-        super().__init__(
-            nn.Conv1d(inputs, inputs, kernel, padding=padding, dilation=dilation, groups=inputs, bias=False),
-            nn.Conv1d(inputs, outputs, 1, bias=False),
-            nn.BatchNorm1d(outputs, eps=BN_EPS),
-        )
-
-
-class PlainBlock(nn.Module):
-    def __init__(self, inputs: int, kernel: int, repeat: int) -> None:
-        super().__init__()
-        self.convs = nn.ModuleList(Separable(inputs if i == 0 else 64, 64, kernel) for i in range(repeat))
-        self.residual = nn.Sequential(nn.Conv1d(inputs, 64, 1, bias=False), nn.BatchNorm1d(64, eps=BN_EPS))
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = x
-        for conv in self.convs[:-1]:
-            y = conv(y).relu()
-        return (self.convs[-1](y) + self.residual(x)).relu()
-
-
-class PlainNet(nn.Sequential):
-    def __init__(self, repeat: int) -> None:
-        super().__init__(
-            *(Separable(64, 128, 11), nn.ReLU()),
-            *(PlainBlock(128 if i == 0 else 64, kernel, repeat) for i, kernel in enumerate(BLOCK_KERNELS)),
-            *(Separable(64, 128, 29, dilation=2), nn.ReLU()),
-            *(nn.Conv1d(128, 128, 1, bias=False), nn.BatchNorm1d(128, eps=BN_EPS), nn.ReLU()),
-            *(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(128, CLASSES)),
-        )
+PLAIN = "plain torch"
 
 
 def training_step(model: nn.Module, batch: int) -> Callable[[], None]:
@@ -115,7 +80,7 @@ def process(pipe: Connection, repeat: int, batch: int) -> None:
     """One of several training processes: answers each number of steps with the seconds that they took."""
     kernels.tune_process()
     torch.set_num_threads(1)
-    step = whole_step(MatchboxNet(CLASSES, repeat), batch)
+    step = whole_step(FastMatchboxNet(CLASSES, repeat), batch)
     while steps := pipe.recv():
         pipe.send(timed(step, steps))
 
@@ -148,15 +113,12 @@ def main() -> None:
     kernels.tune_process()
     if kernels.library() is None:
         parser.error("the comparison needs a C compiler (cc)")
-    plain, model = PlainNet(args.repeat), MatchboxNet(CLASSES, args.repeat)
-    assert parameter_count(plain) == parameter_count(model)
-    without_kernels = patch.object(trunk, "available", lambda *_: False)
+    fast = FastMatchboxNet(CLASSES, args.repeat)
     steps = {
-        "torch Conv1d": training_step(plain, args.batch),
-        "torch, [C, B, T]": without_kernels(training_step(model, args.batch)),
-        "compiled kernels": training_step(model, args.batch),
+        PLAIN: training_step(MatchboxNet(CLASSES, args.repeat), args.batch),
+        "compiled kernels": training_step(fast, args.batch),
+        "whole step: augmentation, features, kernels": whole_step(fast, args.batch),
     }
-    steps["whole step: augmentation, features, kernels"] = whole_step(model, args.batch)
     context = multiprocessing.get_context("spawn")
     pipes, workers = [], []
     for _ in range(2):
@@ -179,10 +141,10 @@ def main() -> None:
     for (name, threads), pairs in seconds.items():
         wall, cpu = (samples / statistics.median(values) for values in zip(*pairs, strict=True))
         rows.append({"implementation": name, "threads": threads, "per_second": round(wall), "per_core": round(cpu)})
-    base = {row["threads"]: row["per_core"] for row in rows if row["implementation"] == "torch Conv1d"}
+    base = {row["threads"]: row["per_core"] for row in rows if row["implementation"] == PLAIN}
 
     print(f"MatchboxNet-3x{args.repeat}x64, batch {args.batch}, medians of {args.rounds} rounds, samples/s\n")
-    print("| implementation | threads | per second | per core | per core, × Conv1d |")
+    print("| implementation | threads | per second | per core | per core, × plain |")
     print("|---|---:|---:|---:|---:|")
     for row in rows:
         row["ratio"] = round(int(row["per_core"]) / int(base[row["threads"]]), 2)

@@ -1,4 +1,4 @@
-"""From an exported file back to a network that can be trained further: what onnx_export.py folded, unfolded.
+"""From an exported file back to a network that can be trained further: what build.py folded, unfolded.
 
 A file holds each layer's weights with the batch normalisation in them, and no statistics. In evaluation the network
 that is read back gives the file's answers as it is; before training, `measure_statistics` gives each normalisation the
@@ -17,6 +17,7 @@ from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
 from kws_edge.model.metadata import Metadata
 from kws_export.graph.build import load_model
+from kws_export.network.fast import FastMatchboxNet
 from kws_export.network.matchboxnet import BN_EPS, Block, Conv, MatchboxNet, Norm
 
 
@@ -34,7 +35,7 @@ def load_network(path: Path) -> tuple[MatchboxNet, Metadata]:
     repeat = sum(f"block1_{i}_weight" in weights for i in range(1, 10))
     try:
         channels = len(weights["block1_1_bias"])
-        network = MatchboxNet(len(metadata.labels), repeat, metadata.front_end.n_mfcc, metadata.padding, channels)
+        network = FastMatchboxNet(len(metadata.labels), repeat, metadata.front_end.n_mfcc, metadata.padding, channels)
         _fill(network, weights)
     except (KeyError, RuntimeError) as error:
         raise ModelError(f"{path} lacks float weights ({error}); expected an fp32 file of kws-export export") from None
@@ -54,13 +55,13 @@ def measure_statistics(network: MatchboxNet, features: Tensor, batch: int = 256)
 
     def add(norm: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
         assert isinstance(norm, Norm)
-        x = inputs[0].double()
+        x = inputs[0].double().transpose(0, 1).flatten(1)
         moments[norm] += torch.stack([torch.full((len(x),), x.shape[1]), x.sum(1), x.square().sum(1)])
 
     hooks = [norm.register_forward_pre_hook(add) for norm in norms]
     network.eval()
     for part in torch.split(features, batch):
-        network.layerwise(part)
+        MatchboxNet.pooled(network, part)  # layer by layer, which hooks can watch
     for hook in hooks:
         hook.remove()
     for norm, (n, total, squares) in moments.items():
@@ -74,7 +75,7 @@ def measure_statistics(network: MatchboxNet, features: Tensor, batch: int = 256)
 
 
 def _fill(network: MatchboxNet, weights: dict[str, F32]) -> None:
-    """The inverse of onnx_export._network. KeyError or RuntimeError where a weight is missing or of another shape."""
+    """The inverse of build._network. KeyError or RuntimeError where a weight is missing or of another shape."""
     _fill_conv(network.prologue, "prologue", weights)
     for i, block in enumerate(network.blocks, 1):
         assert isinstance(block, Block)

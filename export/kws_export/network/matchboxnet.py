@@ -1,24 +1,21 @@
-"""MatchboxNet-3xRxC: the network from MFCC to logits.
+"""MatchboxNet-3xRxC: the network from MFCC to logits, in plain torch.
 
 Source: S. Majumdar and B. Ginsburg, "MatchboxNet: 1D Time-Channel Separable Convolutional Neural Network Architecture
 for Speech Commands Recognition", 2020. Prologue, three residual blocks of R sub-blocks, two epilogue layers, average
 pool, linear; prologue and epilogue have 2C channels. 77,214 parameters at R = 1, C = 64 and 30 classes; 92,766 at
 R = 2.
 
-On a CPU trunk.py computes it with compiled kernels, else ops.py with torch, where activations are [C, B, T]; the public
-input and output are batch-first.
+On a CPU, fast.py computes the same several times as fast.
 """
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor, nn
 
 from kws_edge.model.metadata import Padding
-from kws_export.kernels import trunk
-from kws_export.network.ops import batch_norm, depthwise
 
 BN_EPS = 1e-3
 BN_MOMENTUM = 0.1
@@ -26,7 +23,7 @@ BLOCK_KERNELS = (13, 15, 17)
 
 
 class Norm(nn.Module):
-    """Batch normalisation of [C, N], with an optional residual and ReLU in the same pass."""
+    """Batch normalisation of [B, C, T]; torch's own without the count of batches, which an average cannot take."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -39,23 +36,10 @@ class Norm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(channels))
         self.register_buffer("running_var", torch.ones(channels))
 
-    def forward(self, x: Tensor, *, residual: Tensor | None = None, relu: bool = True) -> Tensor:
-        """[C, N] → [C, N]; in training, by the batch's statistics, which also update the running ones."""
-        if self.training:
-            y, mean, var = batch_norm(x, self.weight, self.bias, BN_EPS, residual=residual, relu=relu)
-            self.record(mean, var, x.shape[1])
-            return y
-        scale, shift = self.affine()
-        y = x * scale[:, None] + shift[:, None]
-        if residual is not None:
-            y = y + residual
-        return y.relu() if relu else y
-
-    @torch.no_grad()
-    def record(self, mean: Tensor, var: Tensor, n: int) -> None:
-        """Move the running statistics towards a batch's mean and biased variance, [C] each, over n values."""
-        self.running_mean.lerp_(mean, BN_MOMENTUM)
-        self.running_var.lerp_(var * (n / (n - 1)), BN_MOMENTUM)
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, T] → [B, C, T]; in training, by the batch's statistics, which also update the running ones."""
+        statistics = self.running_mean, self.running_var
+        return F.batch_norm(x, *statistics, self.weight, self.bias, self.training, BN_MOMENTUM, BN_EPS)
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """Scale and shift, [C] each, that evaluation applies; export folds them into the convolution before."""
@@ -80,31 +64,12 @@ class Conv(nn.Module):
         """How many frames to either side an output depends on."""
         return self.kernel // 2 * self.dilation
 
-    def forward(self, x: Tensor, *, residual: Tensor | None = None, relu: bool = True) -> Tensor:
-        """[inputs, B, T] → [outputs, B, T]."""
-        _, B, T = x.shape
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs, T] → [B, outputs, T]."""
         if self.kernel > 1:
-            x = depthwise(x, self.depthwise, self.dilation)
-        y = self.pointwise @ x.reshape(len(x), -1)
-        flat = None if residual is None else residual.reshape(len(residual), -1)
-        return self.norm(y, residual=flat, relu=relu).view(-1, B, T)
-
-    def layer(self) -> trunk.Layer:
-        """The same for the compiled kernels."""
-        norm = self.norm
-        return trunk.Layer(
-            taps=self.depthwise if self.kernel > 1 else None,
-            dilation=self.dilation,
-            weight=self.pointwise,
-            gamma=norm.weight,
-            beta=norm.bias,
-            affine=None if self.training else norm.affine(),
-            record=norm.record,
-        )
-
-    def stages(self) -> Iterator[trunk.Stage]:
-        """The same for the compiled kernels."""
-        yield trunk.Stage(self.layer())
+            taps = self.depthwise[:, None]
+            x = F.conv1d(x, taps, padding=self.reach, dilation=self.dilation, groups=len(taps))
+        return self.norm(F.conv1d(x, self.pointwise[:, :, None]))
 
 
 class Block(nn.Module):
@@ -117,19 +82,12 @@ class Block(nn.Module):
         self.residual = Conv(inputs, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[inputs, B, T] → [outputs, B, T]."""
-        residual = self.residual(x, relu=False)
+        """[B, inputs, T] → [B, outputs, T]."""
+        residual = self.residual(x)
         *first, last = self.convs
         for conv in first:
-            x = conv(x)
-        return last(x, residual=residual)
-
-    def stages(self) -> Iterator[trunk.Stage]:
-        """The same for the compiled kernels: the projection is made beside the first sub-block, added to the last."""
-        end = len(self.convs) - 1
-        for i, conv in enumerate(self.convs):
-            projection = self.residual.layer() if i == 0 else None
-            yield trunk.Stage(conv.layer(), projection, adds=i == end)  # type: ignore[operator]
+            x = conv(x).relu()
+        return (last(x) + residual).relu()
 
 
 class MatchboxNet(nn.Module):
@@ -161,30 +119,23 @@ class MatchboxNet(nn.Module):
         convs = [self.prologue, *itertools.chain(*blocks), *self.epilogue]
         return sum(conv.reach for conv in convs if isinstance(conv, Conv))
 
-    def layers(self) -> Iterator[nn.Module]:
-        """The modules between input and pooling, in order."""
-        yield self.prologue
-        yield from self.blocks
-        yield from self.epilogue
-
-    def forward(self, mfcc: Tensor) -> Tensor:
-        """float32 [B, 64, T] → float32 [B, classes]; T a multiple of 64, with padding "valid" above 2 * reach."""
-        stages = [stage for layer in self.layers() for stage in layer.stages()]  # type: ignore[operator]
-        if trunk.available(mfcc, stages):
-            return self.classifier(trunk.pooled(mfcc, stages, BN_EPS, self._edge))
-        return self.layerwise(mfcc)
-
-    def layerwise(self, mfcc: Tensor) -> Tensor:
-        """The same through each layer's own `forward`, which hooks can watch, in place of the compiled kernels."""
-        x = mfcc.transpose(0, 1).contiguous()
-        for layer in self.layers():
-            x = layer(x)
-        return self.classifier(x[:, :, self._edge : x.shape[2] - self._edge].mean(2).T)
-
     @property
-    def _edge(self) -> int:
+    def edge(self) -> int:
         """The frames at each end that the pool leaves out."""
         return self.reach if self.padding == "valid" else 0
+
+    def forward(self, mfcc: Tensor) -> Tensor:
+        """float32 [B, 64, T] → float32 [B, classes]; with padding "valid", T is above 2 * reach."""
+        return self.classifier(self.pooled(mfcc))
+
+    def pooled(self, mfcc: Tensor) -> Tensor:
+        """What the classifier takes in, float32 [B, 64, T] → [B, 2C]."""
+        x = self.prologue(mfcc).relu()
+        for block in self.blocks:
+            x = block(x)
+        for conv in self.epilogue:
+            x = conv(x).relu()
+        return x[:, :, self.edge : x.shape[2] - self.edge].mean(2)
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -19,9 +19,8 @@ def widen(network: MatchboxNet, factor: int, noise: float = NOISE) -> MatchboxNe
     Every channel stands there `factor` times, and whoever reads it takes each copy's share. The noise, torch's global
     generator's, makes the copies differ.
     """
-    wide = MatchboxNet(
-        network.classes, network.repeat, network.coefficients, network.padding, factor * network.channels
-    )
+    sizes = network.classes, network.repeat, network.coefficients, network.padding, factor * network.channels
+    wide = type(network)(*sizes)
     weights = network.state_dict()
     for name, module in network.named_modules():
         if isinstance(module, Conv):

@@ -11,13 +11,14 @@ from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import Variant, get_variant
 from kws_export.graph.read import load_network
+from kws_export.network.fast import FastMatchboxNet
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.training.recipe import Recipe
 
 
 def new_network(recipe: Recipe, labels: Sequence[str], front_end: FrontEnd) -> MatchboxNet:
     """The network that a recipe describes, with random weights."""
-    return MatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding, recipe.channels)
+    return FastMatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding, recipe.channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Trained:
 
         Raises
         ------
-        ModelError : an exported file that `onnx_weights.load_network` refuses.
+        ModelError : an exported file that `graph.read.load_network` refuses.
         SettingError : no such file, no checkpoint, or a network of other features than `front_end` gives.
         """
         if path.suffix == ".onnx":

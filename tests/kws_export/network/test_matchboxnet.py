@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from kws_export.kernels import compiled as kernels
 from kws_export.kernels import trunk
+from kws_export.network.fast import FastMatchboxNet, stages
 from kws_export.network.matchboxnet import BN_EPS, MatchboxNet, Padding, parameter_count
-from kws_export.network.ops import batch_norm, depthwise
 
 needs_kernels = pytest.mark.skipif(kernels.library() is None, reason="needs a C compiler (cc)")
 
@@ -34,9 +34,9 @@ def threads(request: pytest.FixtureRequest) -> int:
     return request.param
 
 
-def network(repeat: int = 1, classes: int = 12, padding: Padding = "same") -> MatchboxNet:
+def network(repeat: int = 1, classes: int = 12, padding: Padding = "same") -> FastMatchboxNet:
     """With normalisations that are not the identity, so that a scale or a shift in the wrong place shows."""
-    model = MatchboxNet(classes, repeat, padding=padding)
+    model = FastMatchboxNet(classes, repeat, padding=padding)
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name:
@@ -45,7 +45,7 @@ def network(repeat: int = 1, classes: int = 12, padding: Padding = "same") -> Ma
 
 
 def plain(model: MatchboxNet, mfcc: Tensor) -> Tensor:
-    """The network written with torch's own layers, [B, C, T] throughout, independent of ops.py and trunk.py."""
+    """The network written again in one function, independent of its modules and of the kernels."""
 
     def conv(layer: nn.Module, x: Tensor) -> Tensor:
         if layer.kernel > 1:
@@ -93,38 +93,6 @@ def test_channels_are_those_of_the_blocks_and_half_of_the_ends() -> None:
     shapes = [tuple(conv.pointwise.shape) for conv in (network.prologue, network.epilogue[0], network.epilogue[1])]
     assert shapes == [(256, 64), (256, 128), (256, 256)]
     assert [tuple(block.residual.pointwise.shape) for block in network.blocks] == [(128, 256), (128, 128), (128, 128)]
-
-
-@pytest.mark.parametrize(("kernel", "dilation"), [(11, 1), (13, 1), (29, 2)])
-def test_depthwise_is_a_grouped_conv1d(kernel: int, dilation: int) -> None:
-    x = torch.randn(6, 3, 128, dtype=torch.float64, requires_grad=True)
-    w = torch.randn(6, kernel, dtype=torch.float64, requires_grad=True)
-    expected = F.conv1d(
-        x.transpose(0, 1), w[:, None], padding=kernel // 2 * dilation, dilation=dilation, groups=6
-    ).transpose(0, 1)
-    actual = depthwise(x, w, dilation)
-    torch.testing.assert_close(actual, expected)
-    dy = torch.randn_like(expected)
-    torch.testing.assert_close(torch.autograd.grad(actual, (x, w), dy), torch.autograd.grad(expected, (x, w), dy))
-
-
-@pytest.mark.parametrize("relu", [True, False])
-@pytest.mark.parametrize("with_residual", [True, False])
-def test_batch_norm_is_torchs_with_residual_and_relu(relu: bool, with_residual: bool) -> None:
-    x, residual = (torch.randn(5, 200, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    weight, bias = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    inputs = (x, weight, bias, residual) if with_residual else (x, weight, bias)
-
-    expected = F.batch_norm(x.T, None, None, weight, bias, training=True, eps=1e-3).T
-    expected = expected + residual if with_residual else expected
-    expected = expected.relu() if relu else expected
-    actual, mean, var = batch_norm(x, weight, bias, 1e-3, residual=residual if with_residual else None, relu=relu)
-
-    torch.testing.assert_close(actual, expected)
-    torch.testing.assert_close(mean, x.mean(1))
-    torch.testing.assert_close(var, x.var(1, correction=0))
-    dy = torch.randn_like(x)
-    torch.testing.assert_close(torch.autograd.grad(actual, inputs, dy), torch.autograd.grad(expected, inputs, dy))
 
 
 forms = pytest.mark.parametrize(("repeat", "padding"), [(1, "same"), (2, "same"), (1, "valid")])
@@ -206,7 +174,7 @@ def test_gradients_in_evaluation_too() -> None:
 
 
 def test_state_dict_round_trip(tmp_path: Path) -> None:
-    model, other, x = network(2), MatchboxNet(12, 2), torch.randn(3, 64, 128)
+    model, other, x = network(2), network(2), torch.randn(3, 64, 128)
     model(x)
     torch.save(model.state_dict(), tmp_path / "checkpoint.pt")
     other.load_state_dict(torch.load(tmp_path / "checkpoint.pt", weights_only=True))
@@ -265,7 +233,7 @@ def test_without_a_compiler_torch_takes_over_and_says_so_once(
         with caplog.at_level(logging.WARNING):
             actual = model(x)
             model(x)
-        assert not trunk.available(x, list(model.prologue.stages()))
+        assert not trunk.available(x, list(stages(model)))
         assert [r.message for r in caplog.records if "without compiled kernels" in r.message] == [
             r.message for r in caplog.records
         ]
