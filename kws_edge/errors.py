@@ -30,6 +30,10 @@ class AudioError(KwsEdgeError, ValueError):
     """
 
 
+class TooMuchAudioError(AudioError):
+    """A clip is longer, or has more samples, than the caller wanted to be decoded."""
+
+
 class ModelError(KwsEdgeError, ValueError):
     """The model file cannot be used: missing, corrupt, too new, or its metadata disagree with its graph.
 

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from kws_edge.arrays import F32
 from kws_edge.audio.decode import MAX_CHANNELS, MAX_RATE, MIN_RATE, PIECE, open_file
 from kws_edge.audio.level import SAMPLE_RATE, SILENCE_PEAK
-from kws_edge.errors import AudioError, SettingError
+from kws_edge.errors import AudioError, SettingError, TooMuchAudioError
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | npt.NDArray[Any]
 
@@ -90,7 +90,7 @@ def load(
     ------
     AudioError : the source cannot be read or is not audio in a supported format; it has no samples, NaN or infinite
         samples, a rate outside `MIN_RATE` to `MAX_RATE`, more than `MAX_CHANNELS` channels, or more than
-        `max_seconds` (for which there is `read_blocks`) or `max_samples`.
+        `max_seconds` (for which there is `read_blocks`) or `max_samples`, a TooMuchAudioError.
     SettingError : an array without a rate, or a file with one.
     """
     with _open(source, rate, max_seconds, max_samples) as opened:
@@ -160,15 +160,15 @@ class _Opened:
         self._check(self.announced)
 
     def _check(self, frames: int) -> None:
-        """Raise an AudioError where a clip of so many samples in each channel is more than wanted."""
+        """Raise a TooMuchAudioError where a clip of so many samples in each channel is more than wanted."""
         length = f"{self.name}: {frames / self.rate:.1f} s or more"
         if frames > self.max_seconds * self.rate:
-            raise AudioError(
+            raise TooMuchAudioError(
                 f"{length} of audio; expected at most {self.max_seconds:g} s for one clip: cut it, or stream it, as "
                 "read_blocks and a server's stream do"
             )
         if frames * self.channels > self.max_samples:
-            raise AudioError(
+            raise TooMuchAudioError(
                 f"{length} at {self.rate} Hz in {self.channels} channels; expected at most {self.max_samples:g} "
                 f"samples in all: resample it to {SAMPLE_RATE} Hz, or mix it down"
             )

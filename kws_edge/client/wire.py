@@ -255,6 +255,9 @@ def read(text: str | bytes) -> Any:
                 return _made(Event, message)
             case "end":
                 return END
+            case "slow":
+                _log.warning("the server is %.1f s behind", float(message["lag"]))
+                return None
             case "error":
                 problem, after = message["problem"], message.get("retry_after")
             case _:

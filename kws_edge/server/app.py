@@ -1,17 +1,11 @@
-"""The app: routes, error answers, OpenAPI and the page put together, and the process that serves it."""
+"""The app: routes, error answers, OpenAPI and the page put together."""
 
-import asyncio
 import contextlib
-import signal
-import socket
-import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
@@ -23,26 +17,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kws_edge.server import stream
 from kws_edge.server.http import problems, rest
-from kws_edge.server.http.connection import limited
+from kws_edge.server.http.guard import Guard
 from kws_edge.server.http.limits import CloseUnread
 from kws_edge.server.http.schemas import Classified, ProblemDetails
-from kws_edge.server.log import configure_logging, warn_of_mistyped_variables
 from kws_edge.server.observe import Metrics, Observer
-from kws_edge.server.processes.listening import announce, listen
 from kws_edge.server.service import Service, installed_version
 from kws_edge.server.settings import Settings
 
 PAGE: Final = Path(__file__).parent / "page"
-
-_SWITCH_INTERVAL: Final = 0.001
-"""Seconds for which a thread may keep the interpreter while another waits for it. With Python's own 5 ms the event loop
-waits longer for the threads that decode, and fewer clips a second are answered (bench/load.py)."""
-
-_STREAMS_END, _CLOSE_ANSWERED = 2.0, 0.2
-"""Seconds for streams to be told that the server stops, and for their clients to answer the close."""
-
-_DRAIN_STEP: Final = 0.05
-"""Seconds between two looks whether to stop at once."""
 
 _SECURITY: Final = {
     "Bearer": {"type": "http", "scheme": "bearer", "description": "Where the server was started with API keys."},
@@ -77,6 +59,7 @@ def create_app(settings: Settings, metrics: Metrics | None = None) -> FastAPI:
         version=installed_version(),
         description="Keyword spotting that can say that it is not sure. Live audio goes to the WebSocket `/v1/stream`.",
         lifespan=lifespan,
+        openapi_url=None,  # it is a route as all others, which log and metrics know
         docs_url=None,  # its pages would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # to a host that the caller names
@@ -96,69 +79,6 @@ def create_app(settings: Settings, metrics: Metrics | None = None) -> FastAPI:
     described = _openapi(app, settings)  # now, since it takes a while
     app.openapi = lambda: described  # type: ignore[method-assign]
     return app
-
-
-def serve(settings: Settings) -> None:
-    """Serve in this process until told to stop by a signal; what is in progress then has `shutdown_grace` seconds.
-
-    SIGTERM is an order, so that it ends the process with status 0; Ctrl-C raises KeyboardInterrupt as ever.
-
-    Raises
-    ------
-    ModelError, SettingError, ProviderError : the models cannot be served, or the address cannot be listened on.
-    """
-    prepare_process(settings)
-    warn_of_mistyped_variables()
-    server = Server(settings)
-    sock = listen(settings)
-    announce(sock, settings)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again once it has stopped
-    server.run([sock])
-
-
-def prepare_process(settings: Settings) -> None:
-    """What concerns the whole process that serves: its log, and how its threads take turns."""
-    configure_logging(settings.log_level)
-    sys.setswitchinterval(_SWITCH_INTERVAL)
-
-
-class Server(uvicorn.Server):
-    """The app in uvicorn.
-
-    Told to stop, it says that it is not ready and goes on for `drain_seconds`, so that a balancer sees it; then it ends
-    the streams, then all else.
-    """
-
-    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
-        """Build the app; arguments and errors are those of `create_app`."""
-        app = create_app(settings, metrics)
-        self._service: Service = app.state.service
-        self._drain = settings.drain_seconds
-        config = uvicorn.Config(
-            app,
-            http=limited(settings.head_timeout),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=list(settings.trusted_proxies),
-            ws_max_size=settings.max_message,
-            ws_per_message_deflate=False,  # PCM hardly shrinks, and inflating is work that a caller could ask for
-            timeout_graceful_shutdown=settings.shutdown_grace,
-        )
-        super().__init__(config)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop. Streams first: uvicorn would cut them off, and a client that is sending would not hear why."""
-        self._service.draining = True
-        drained = time.monotonic() + self._drain
-        while time.monotonic() < drained and not self.force_exit:  # which a second Ctrl-C sets
-            await asyncio.sleep(_DRAIN_STEP)
-        self._service.stopping.set()
-        if self._service.open_streams:
-            await asyncio.wait(self._service.open_streams, timeout=_STREAMS_END)
-            await asyncio.sleep(_CLOSE_ANSWERED)
-        await super().shutdown(sockets)
 
 
 class _Page(StaticFiles):
@@ -194,6 +114,7 @@ async def _index(_: Request) -> FileResponse:
 
 def _add_middleware(app: FastAPI, service: Service) -> None:
     settings = service.settings
+    app.add_middleware(Guard, settings=settings)  # inside of CORS, so that a page may read why
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -1,28 +1,33 @@
 """Decoding and inference off the event loop: a few threads, a bounded queue, and clips that wait run together.
 
-The book-keeping is done in the event loop alone, so there is nothing to lock; a thread only ever sees the work it was
-handed.
+Whoever had least of the threads' time is next, and what can wait keeps no thread for longer than a slice of time. The
+book-keeping is done in the event loop alone, so there is nothing to lock; a thread only ever sees what it was handed.
 """
 
 import asyncio
-import io
+import contextlib
 import math
+import queue
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.load import Audio, load
+from kws_edge.audio.load import Audio
 from kws_edge.errors import AudioError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Score
 from kws_edge.model.prediction import Prediction
+from kws_edge.server.decoder import Decoder
+from kws_edge.server.fairness import FairQueue
 from kws_edge.server.http.problems import ProblemError
+
+_SLICE: Final = 0.05
+"""Seconds after which a thread begins nothing more of what it was handed, so that others have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ Outcome: TypeAlias = Answer | Exception
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
+    client: str
     work: Clip | Callable[[], Any]
     deadline: float
     future: "asyncio.Future[Any]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -58,6 +64,10 @@ class _Job:
         """Stop work that nobody waits for any more."""
         if self.future.cancelled() or time.monotonic() > self.deadline:
             raise ProblemError("overloaded", "the time for this clip is over")
+
+
+_LATER: Final = object()
+"""The outcome of what was not begun."""
 
 
 class InferencePool:
@@ -74,9 +84,12 @@ class InferencePool:
         *,
         workers: int,
         max_queue: int,
+        max_client_queue: int,
         max_batch: int,
         timeout: float,
         max_seconds: float,
+        max_samples: float,
+        max_body: int,
         batch_sizes: Callable[[int], None] = lambda n: None,
         tell_waiting: Callable[[int], None] = lambda n: None,
     ) -> None:
@@ -84,12 +97,19 @@ class InferencePool:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="kws-edge")
         self._workers, self._idle = workers, workers
         self._max_queue, self._max_batch = max_queue, max_batch
-        self._timeout, self._max_seconds = timeout, max_seconds
+        self._max_client_queue = min(max_queue, max_client_queue)
+        self._timeout = timeout
+        self._decoders: queue.LifoQueue[Decoder] = queue.LifoQueue()
+        for _ in range(workers):
+            self._decoders.put(
+                Decoder(max_seconds=max_seconds, max_samples=max_samples, max_body=max_body, timeout=timeout)
+            )
         self._batch_sizes, self._tell_waiting = batch_sizes, tell_waiting
-        self._clips: deque[_Job] = deque()
-        self._steps: deque[_Job] = deque()
+        self._clips: FairQueue[_Job] = FairQueue()
+        self._steps: FairQueue[_Job] = FairQueue()
         self._steps_next = True
-        self._clip_seconds = 0.01  # of a thread's time for a clip, averaged
+        self._clip_seconds = self._step_seconds = 0.01  # of a thread's time, averaged
+        self._began: set[float] = set()  # when the work began that threads have now
         self._running: set[asyncio.Task[None]] = set()  # the loop itself holds tasks by weak references
 
     @property
@@ -97,18 +117,28 @@ class InferencePool:
         """Clips that no thread has taken yet."""
         return len(self._clips)
 
-    async def classify(self, clips: Sequence[Clip]) -> list[Outcome]:
-        """Answer clips, in order; what is wrong with one of them takes its place.
+    @property
+    def longest(self) -> float:
+        """Seconds for which a thread has been busy with one piece of work."""
+        return time.perf_counter() - min(self._began) if self._began else 0.0
+
+    async def classify(self, clips: Sequence[Clip], client: str) -> list[Outcome]:
+        """Answer clips of a client, in order; what is wrong with one of them takes its place.
 
         Raises
         ------
-        ProblemError : overloaded: there is no room in the queue for all of them, or they were not done in time.
+        ProblemError : overloaded: there is no room in the queue for all of them, or they were not done in time;
+            too-many-requests: this client's share of it is taken.
         """
         if len(self._clips) + len(clips) > self._max_queue:
             raise self._overloaded(f"{len(self._clips)} clips wait, at most {self._max_queue} may")
+        if (waiting := self._clips.of(client)) + len(clips) > self._max_client_queue:
+            most = f"{waiting} clips of this client wait, at most {self._max_client_queue} may"
+            raise self._overloaded(most, "too-many-requests")
         deadline = time.monotonic() + self._timeout
-        jobs = [_Job(clip, deadline) for clip in clips]
-        self._clips.extend(jobs)
+        jobs = [_Job(client, clip, deadline) for clip in clips]
+        for job in jobs:
+            self._clips.append(job)
         self._dispatch()
         try:
             async with asyncio.timeout(self._timeout):
@@ -119,9 +149,9 @@ class InferencePool:
             for job in jobs:
                 job.future.cancel()
 
-    async def run(self, step: Callable[[], Any]) -> Any:
-        """Run one step of a stream; never refused, since each stream waits for its own. What it raises is raised."""
-        job = _Job(step, math.inf)
+    async def run(self, step: Callable[[], Any], client: str) -> Any:
+        """Run one step of a client's stream, and raise what it raises; never refused, since each waits for its own."""
+        job = _Job(client, step, math.inf)
         self._steps.append(job)
         self._dispatch()
         outcome = await job.future
@@ -129,13 +159,26 @@ class InferencePool:
             raise outcome
         return outcome
 
+    def ready(self) -> None:
+        """Wait until the decoders, which were started with this, can decode."""
+        decoders = [self._decoders.get() for _ in range(self._workers)]
+        for decoder in decoders:
+            with contextlib.suppress(AudioError):
+                decoder.load(b"", "nothing")
+            self._decoders.put(decoder)
+
     def close(self) -> None:
         """Take no more work; what runs ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        while True:  # those that are at work end with the program
+            try:
+                self._decoders.get_nowait().close()
+            except queue.Empty:
+                return
 
-    def _overloaded(self, detail: str) -> ProblemError:
+    def _overloaded(self, detail: str, code: str = "overloaded") -> ProblemError:
         seconds = math.ceil(max(1.0, len(self._clips) * self._clip_seconds / self._workers))
-        return ProblemError("overloaded", f"{detail}; try again later", headers={"Retry-After": str(seconds)})
+        return ProblemError(code, f"{detail}; try again later", headers={"Retry-After": str(seconds)})
 
     def _dispatch(self) -> None:
         """Hand work to the threads that have none."""
@@ -150,44 +193,59 @@ class InferencePool:
         """The next work: steps and clips in turn, each as many as one thread's share of them."""
         take_steps = self._steps and (self._steps_next or not self._clips)
         self._steps_next = not take_steps
-        queue = self._steps if take_steps else self._clips
-        share = min(self._max_batch, math.ceil(len(queue) / self._workers))
-        return [queue.popleft() for _ in range(share)]
+        waiting = self._steps if take_steps else self._clips
+        share = min(self._max_batch, math.ceil(len(waiting) / self._workers))
+        return [waiting.pop(self._step_seconds if take_steps else self._clip_seconds) for _ in range(share)]
 
     async def _finish(self, jobs: list[_Job]) -> None:
         began = time.perf_counter()
+        self._began.add(began)
         outcomes = await asyncio.get_running_loop().run_in_executor(self._threads, self._work, jobs)
-        if isinstance(jobs[0].work, Clip):
-            self._clip_seconds += 0.1 * ((time.perf_counter() - began) / len(jobs) - self._clip_seconds)
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            if not job.future.done():
-                job.future.set_result(outcome)
+        self._began.discard(began)
+        clips = isinstance(jobs[0].work, Clip)
+        waiting, expected = (self._clips, self._clip_seconds) if clips else (self._steps, self._step_seconds)
+        done = [job for job, outcome in zip(jobs, outcomes, strict=True) if outcome is not _LATER]
+        took = (time.perf_counter() - began) / len(done)
+        if clips:
+            self._clip_seconds += 0.1 * (took - self._clip_seconds)
+        else:
+            self._step_seconds += 0.1 * (took - self._step_seconds)
+        for job, outcome in zip(reversed(jobs), reversed(outcomes), strict=True):
+            waiting.charge(job.client, (0.0 if outcome is _LATER else took) - expected)
+            if outcome is not _LATER:
+                if not job.future.done():
+                    job.future.set_result(outcome)
+            elif not job.future.done():  # else nobody waits for it any more
+                waiting.put_back(job)
         self._idle += 1
         self._dispatch()
 
     def _work(self, jobs: list[_Job]) -> list[Any]:
         """In a thread: do jobs of one kind. Nothing escapes, or a thread's place would be lost."""
+        end = time.perf_counter() + _SLICE
         steps = [job.work for job in jobs if not isinstance(job.work, Clip)]
         try:
-            return [_attempt(step) for step in steps] or self._answer(jobs)
+            if steps:
+                return [
+                    _attempt(step) if i == 0 or time.perf_counter() < end else _LATER for i, step in enumerate(steps)
+                ]
+            return self._answer(jobs, end)
         except Exception as error:
             return [error] * len(jobs)
 
-    def _answer(self, jobs: list[_Job]) -> list[Outcome]:
+    def _answer(self, jobs: list[_Job], end: float) -> list[Any]:
         """Decode clips; those that are one window of the same length go through the network together."""
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, Any] = {}
         groups: dict[tuple[Any, ...], list[tuple[int, Audio]]] = {}
         for i, job in enumerate(jobs):
             clip = job.work
             assert isinstance(clip, Clip)
+            if i and time.perf_counter() > end:
+                outcomes[i] = _LATER
+                continue
             try:
-                audio = load(_Body(clip, job))
-                seconds = len(audio.samples) / SAMPLE_RATE
-                if seconds > self._max_seconds:
-                    raise AudioError(
-                        f"{seconds:.1f} s of audio; expected at most {self._max_seconds:g} s, the server's "
-                        "--max-clip-seconds; a stream may be of any length"
-                    )
+                job.check()
+                audio = self._decode(clip)
                 fe = clip.model.metadata.front_end
                 if fe.window <= len(audio.samples) <= fe.max_samples:
                     key = (id(clip.model), clip.target, clip.score, len(audio.samples))
@@ -196,12 +254,19 @@ class InferencePool:
                 prediction = clip.model.classify(
                     audio.samples, SAMPLE_RATE, target=clip.target, score=clip.score, progress=job.check
                 )
-                outcomes[i] = Answer(prediction, seconds, audio.warnings)
+                outcomes[i] = Answer(prediction, len(audio.samples) / SAMPLE_RATE, audio.warnings)
             except Exception as error:
                 outcomes[i] = error
         for group in groups.values():
             outcomes |= self._answer_together([(i, jobs[i].work, audio) for i, audio in group])
         return [outcomes[i] for i in range(len(jobs))]
+
+    def _decode(self, clip: Clip) -> Audio:
+        decoder = self._decoders.get()  # there are as many as threads
+        try:
+            return decoder.load(clip.body, clip.name)
+        finally:
+            self._decoders.put(decoder)
 
     def _answer_together(self, group: list[tuple[int, Any, Audio]]) -> dict[int, Outcome]:
         clip = group[0][1]
@@ -224,16 +289,3 @@ def _attempt(step: Callable[[], Any]) -> Any:
         return step()
     except Exception as error:
         return error
-
-
-class _Body(io.BytesIO):
-    """Bytes that stop giving when their time is over, since a few can hold hours of audio."""
-
-    def __init__(self, clip: Clip, job: _Job) -> None:
-        super().__init__(clip.body)
-        self.name = clip.name  # which errors mention
-        self._job = job
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        self._job.check()
-        return super().read(size)

@@ -19,6 +19,7 @@ from kws_edge.server.http.problems import ProblemError
 _log = logging.getLogger("kws_edge.server")
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_METHODS: Final = ("GET", "HEAD", "OPTIONS", "POST")
 _CLIENT_GONE: Final = 499  # what nginx logs where no answer was waited for
 
 
@@ -51,6 +52,7 @@ class Metrics:
         )
         self.streams = Gauge("kws_edge_streams", "Open streams", registry=r, multiprocess_mode="livesum")
         self.stream_audio = Counter("kws_edge_stream_audio_seconds", "Audio that came in streams", registry=r)
+        self.slow = Counter("kws_edge_stream_slow", "Times that a stream was told how far it is behind", registry=r)
         self.events = Counter(
             "kws_edge_stream_events", "Stream events: accepted, or why not", ["model", "outcome"], registry=r
         )
@@ -104,7 +106,8 @@ class Observer:
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "unmatched")
-            self._metrics.requests.labels(scope["method"], route, status).inc()
+            method = scope["method"] if scope["method"] in _METHODS else "other"  # each label takes memory for good
+            self._metrics.requests.labels(method, route, status).inc()
             self._metrics.seconds.labels(route).observe(seconds)
             level = logging.DEBUG if route.startswith("/health") else logging.INFO
             fields = {

@@ -13,8 +13,9 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 from kws_edge.errors import lacking
-from kws_edge.server.app import create_app, prepare_process
+from kws_edge.server.app import create_app
 from kws_edge.server.log import warn_of_mistyped_variables
+from kws_edge.server.serving import prepare_process
 from kws_edge.server.settings import Settings
 
 # What listens to people reports to nobody: this must be set before Ray starts. Whoever wants the reports sets it to 1.

@@ -14,8 +14,10 @@ from starlette.requests import HTTPConnection
 
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
+from kws_edge.server.http.connections import client_of
 from kws_edge.server.http.limits import Places, RateLimiter
 from kws_edge.server.http.problems import ProblemError
+from kws_edge.server.http.wording import shortened
 from kws_edge.server.inference import InferencePool
 from kws_edge.server.observe import Metrics
 from kws_edge.server.settings import Settings
@@ -43,6 +45,7 @@ class Service:
     metrics: Metrics
     rate: RateLimiter
     uploads: Places
+    upload_bytes: Places
     streams: Places
     instance: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     draining: bool = False
@@ -60,19 +63,29 @@ class Service:
         pool = InferencePool(
             workers=settings.threads,
             max_queue=settings.max_queue,
+            max_client_queue=settings.max_client_queue,
             max_batch=settings.max_batch,
             timeout=settings.inference_timeout,
             max_seconds=settings.max_clip_seconds,
+            max_samples=settings.max_clip_samples,
+            max_body=settings.max_body,
             batch_sizes=metrics.batch.observe,
             tell_waiting=metrics.waiting.set,
         )
+        try:
+            models = _load(settings)
+        except BaseException:
+            pool.close()
+            raise
+        pool.ready()
         return cls(
             settings=settings,
-            models=_load(settings),
+            models=models,
             pool=pool,
             metrics=metrics,
             rate=RateLimiter(settings.client_rate, settings.client_burst),
-            uploads=Places("requests", settings.max_uploads),
+            uploads=Places("requests", settings.max_uploads, settings.max_client_uploads),
+            upload_bytes=Places("bytes", settings.max_upload_bytes, settings.max_client_upload_bytes),
             streams=Places("streams", settings.max_streams, settings.max_client_streams),
         )
 
@@ -96,7 +109,7 @@ class Service:
         SettingError : it is not served.
         """
         if name not in self.models:
-            raise SettingError(f"model {name!r}; expected one of {', '.join(self.models)}")
+            raise SettingError(f"model {shortened(name)!r}; expected one of {', '.join(self.models)}")
         return self.models[name]
 
     def browser_file(self, model: KeywordModel) -> Path | None:
@@ -111,7 +124,7 @@ class Service:
         ------
         ProblemError : unauthorized, or too-many-requests.
         """
-        client = connection.client.host if connection.client else "unknown"
+        client = client_of(connection.client.host) if connection.client else "unknown"
         if self.settings.api_keys:
             key = _key(connection)
             given = (key or "").encode()

@@ -115,24 +115,41 @@ class Settings(BaseSettings):
         "of the cores, 1 to 4.",
     )
     max_queue: int = Field(64, ge=1, le=10_000, description="Clips that may wait for a thread; more get a 503.")
+    max_client_queue: int = Field(32, ge=1, le=10_000, description="Clips of one client that may; more get a 429.")
     max_batch: int = Field(16, ge=1, le=64, description="Waiting clips that one run of the network takes together.")
     inference_timeout: Seconds = Field(10, gt=0, le=600, description="Time for a request, then a 503.")
 
     max_body: Bytes = Field(8 * 2**20, ge=1, le=2**30, description="Body of a request.")
     max_clip_seconds: Seconds = Field(60, gt=0, le=600, description="Length of a clip once decoded.")
+    max_clip_samples: int = Field(
+        2**24, ge=16_000, le=2**32, description="Samples of a clip as it was recorded: rate x channels x seconds."
+    )
     max_clips: int = Field(32, ge=1, le=1000, description="Clips in one batch request.")
     max_uploads: int = Field(64, ge=1, le=10_000, description="Requests being read or answered at once.")
+    max_client_uploads: int = Field(16, ge=1, le=10_000, description="Those of one client.")
+    max_upload_bytes: Bytes = Field(2**26, ge=1, le=2**40, description="Bodies held in memory at once, in all.")
+    max_client_upload_bytes: Bytes = Field(2**25, ge=1, le=2**40, description="Those of one client.")
+    max_connections: int = Field(1000, ge=1, le=100_000, description="Open connections.")
+    max_client_connections: int = Field(
+        250, ge=1, le=100_000, description="Open connections of one address; trusted proxies may have them all."
+    )
     head_timeout: Seconds = Field(10, gt=0, le=600, description="Time for the head of a request to arrive.")
     body_timeout: Seconds = Field(30, gt=0, le=3600, description="Time for a body to arrive.")
+    send_timeout: Seconds = Field(30, gt=0, le=3600, description="Time for a client to take what is sent to it.")
 
     max_streams: int = Field(200, ge=0, le=10_000, description="WebSocket streams at once.")
-    max_client_streams: int = Field(200, ge=0, le=10_000, description="WebSocket streams at once of one client.")
+    max_client_streams: int = Field(50, ge=0, le=10_000, description="WebSocket streams at once of one client.")
     max_message: Bytes = Field(2**18, ge=1024, le=2**24, description="One WebSocket message.")
     idle_timeout: Seconds = Field(30, gt=0, le=3600, description="Time without audio before a stream is closed.")
 
     client_rate: float = Field(0, ge=0, description="Requests a second of one client, averaged; 0 is no limit.")
     client_burst: int = Field(20, ge=1, description="Requests that a client may make at once before its rate counts.")
     api_keys: Keys = Field((), description="Keys of which a caller must give one; none lets everybody in.")
+    allowed_hosts: Texts = Field(
+        (),
+        description="Names by which it is called, besides addresses in digits, localhost and this machine's own; "
+        "*.example.org is all below, * any.",
+    )
     cors_origins: Origins = Field((), description="Web origins other than this one whose pages may call.")
     trusted_proxies: Proxies = Field(
         (), description="Addresses, or networks as 10.0.0.0/8, whose X-Forwarded-For names the client."
@@ -148,10 +165,17 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit(self) -> "Settings":
-        if self.max_clips > self.max_queue:
-            given = f"--max-clips {self.max_clips} is over --max-queue {self.max_queue}"
-            raise ValueError(f"{given}: no batch of it would fit")
+        for less, more in (("max_clips", "max_queue"), ("max_clips", "max_client_queue")):
+            self._check_fits(less, more, "no batch of it would fit")
+        for more in ("max_upload_bytes", "max_client_upload_bytes"):
+            self._check_fits("max_body", more, "no such body would fit")
         return self
+
+    def _check_fits(self, less: str, more: str, why: str) -> None:
+        given, most = getattr(self, less), getattr(self, more)
+        if given > most:
+            names = (f"--{name.replace('_', '-')}" for name in (less, more))
+            raise ValueError(f"{next(names)} {given} is over {next(names)} {most}: {why}")
 
     @property
     def threads(self) -> int:

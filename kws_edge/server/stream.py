@@ -1,18 +1,19 @@
 """The WebSocket route: PCM in, events out as they happen, one spotter per connection on a shared model.
 
-Messages from the server are JSON texts with a "type": `hello` once, then `hop` (where asked for) and `event`; `end`
-after a `finish`, or `error` with a "problem"; then the close. The client sends binary PCM, and the texts
-`{"type": "finish"}`, `{"type": "reset"}` and `{"type": "gap", "samples": n}`. While the server is busy it reads no
-further, so that a client that is too fast waits instead of filling memory.
+Messages from the server are JSON texts with a "type": `hello` once, then `hop` (where asked for) and `event`; `slow`
+where live audio waits; `end` after a `finish`, or `error` with a "problem"; then the close. The client sends PCM in
+binary, and the texts `{"type": "finish"}`, `{"type": "reset"}` and `{"type": "gap", "samples": n}`. While the server is
+busy it reads no further, so that a client that is too fast waits instead of filling memory.
 """
 
 import asyncio
 import json
 import logging
+import math
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
 import numpy as np
 import soxr
@@ -25,7 +26,9 @@ from kws_edge.audio.decode import MAX_RATE, MIN_RATE
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.errors import AudioError
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.server.http.guard import refuse
 from kws_edge.server.http.problems import ProblemError, refuse_repeated
+from kws_edge.server.http.websocket import WAITING
 from kws_edge.server.http.wording import PERCENT
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
@@ -47,6 +50,11 @@ CLOSE_CODES: Final[Mapping[str, int]] = {
 """Problem → close code. Besides these: 1000 after `end`. What is refused before the handshake gets an HTTP answer."""
 
 _MAX_GAP: Final = 3600  # s; after a longer one a new stream is as good
+_MAX_COMMAND: Final = 1_024  # characters of a text message
+_MOST_RUNS: Final = 16  # of the network in one step, after which others have their turn
+_MOST_MESSAGES: Final = 1_000  # handled of one stream in a second; more wait for the next
+_SLOW: Final = 1.0  # s of live audio that waits, from which on its client is told
+_SLOW_AGAIN: Final = 2.0  # s between two messages of that
 
 router = APIRouter()
 _log = logging.getLogger("kws_edge.server")
@@ -86,27 +94,18 @@ class Parameters(BaseModel):
 async def stream(websocket: WebSocket) -> None:
     """Serve one stream, from the handshake to the close."""
     service = Service.of(websocket)
-    if not _may_call(websocket, service.settings.cors_origins):
-        headers = websocket.headers
-        await _deny(
-            websocket,
-            "forbidden",
-            f"a page of {headers.get('Origin')!r}; expected one of {headers.get('Host')!r}, a Host that a proxy must "
-            "pass on as it came, or one that --cors-origins names",
-        )
-        return
     offered = websocket.scope["subprotocols"]
-    await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
     session: _Session | None = None
     code = 1000
     task = asyncio.current_task()
     assert task is not None
     service.open_streams.add(task)
     try:
+        await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
         client = service.admit(websocket)
         with service.streams.take(client), service.metrics.streams.track_inprogress():
             parameters = Parameters.of(websocket)
-            session = _Session(websocket, service, parameters)
+            session = _Session(websocket, service, parameters, client)
             await _until(service.stopping, session.run())
         await websocket.close(1000)
     except WebSocketDisconnect as gone:
@@ -136,20 +135,25 @@ async def no_stream() -> None:
 @router.websocket("/{path:path}")
 async def nothing(websocket: WebSocket) -> None:
     """Refuse a handshake anywhere else."""
-    await _deny(websocket, "not-found", "no stream here; expected /v1/stream")
+    problem = ProblemError("not-found", "no stream here; expected /v1/stream")
+    await refuse(problem, websocket.scope, websocket.receive, websocket.send)
 
 
 class _Session:
     """One stream that is open."""
 
-    def __init__(self, websocket: WebSocket, service: Service, parameters: Parameters) -> None:
+    def __init__(self, websocket: WebSocket, service: Service, parameters: Parameters, client: str) -> None:
         """Raises SettingError for a model, word, score, target or hop that there is not."""
         self._websocket, self._service, self._parameters = websocket, service, parameters
+        self._client = client
         p = parameters
         model = _default(service) if p.model is None else service.model(p.model)
         words = None if p.words is None else [word.strip() for word in p.words.split(",") if word.strip()]
         self.spotter = Spotter(model, words=words, hop=p.hop, score=p.score, target=p.target)
         self._pcm = Pcm(p.rate, p.encoding)
+        self._pending: F32 = np.empty(0, np.float32)  # samples at 16 kHz that are still to be looked at
+        self._pace = _Pace(_MOST_MESSAGES)
+        self._lag = _Lag(p.rate * self._pcm.width, websocket.scope.get("extensions", {}).get(WAITING))
         self._hello = {
             "type": "hello",
             "instance": service.instance,
@@ -178,12 +182,14 @@ class _Session:
         self._heard = asyncio.get_running_loop().time()
         await self._send([self._hello])
         while not (await self._step(await self._receive())):
-            pass
+            await self._pace.wait()
+            await self._tell_lag()
 
     async def _step(self, message: bytes | str) -> bool:
         """Handle one message; whether it was the last."""
         if isinstance(message, bytes):
             if message:
+                self._lag.begin()
                 await self._push(lambda: self._pcm.decode(message))
                 self._heard = asyncio.get_running_loop().time()
             return False
@@ -196,6 +202,7 @@ class _Session:
             case {"type": "reset", **rest} if not rest:
                 self.spotter.reset()
                 self._pcm.reset()
+                self._lag.reset()
             case {"type": "gap", "samples": int(samples), **rest} if not rest and not isinstance(samples, bool):
                 rate = self._parameters.rate
                 if not 0 <= samples <= _MAX_GAP * rate:
@@ -209,15 +216,28 @@ class _Session:
         return False
 
     async def _push(self, samples: Callable[[], F32]) -> None:
-        """Decode and spot in a thread, then tell what came of it."""
+        """Decode and spot in a thread, some runs of the network at a time, and tell what comes of each."""
+        size = max(1, round(_MOST_RUNS * self.spotter.hop * SAMPLE_RATE))
+
+        def first() -> list[dict[str, Any]]:
+            self._pending = samples()
+            return step()
 
         def step() -> list[dict[str, Any]]:
-            return list(self._spot(samples()))
+            part, self._pending = self._pending[:size], self._pending[size:]
+            return list(self._spot(part))
 
         before = self.spotter.time
-        messages = await self._service.pool.run(step)
+        await self._send(await self._service.pool.run(first, self._client))
+        while len(self._pending):
+            await self._send(await self._service.pool.run(step, self._client))
         self._service.metrics.stream_audio.inc(max(0.0, self.spotter.time - before))
-        await self._send(messages)
+
+    async def _tell_lag(self) -> None:
+        lag = self._lag.of(self.spotter.time)
+        if lag is not None:
+            self._service.metrics.slow.inc()
+            await self._send([{"type": "slow", "lag": round(lag, 2)}])
 
     def _spot(self, samples: F32) -> Iterator[dict[str, Any]]:
         # No more than a hop at a time where each hop is told: the spotter keeps the last one only.
@@ -245,6 +265,8 @@ class _Session:
         given: bytes | str = message["text"] if data is None else data
         if len(given) > (most := self._service.settings.max_message):
             raise ProblemError("too-large", f"a message {len(given)} long; expected at most {most}")
+        if isinstance(given, str) and len(given) > _MAX_COMMAND:
+            raise ProblemError("malformed", f"a text message {len(given)} long; expected a finish, reset or gap")
         return given
 
     async def _send(self, messages: list[dict[str, Any]]) -> None:
@@ -272,7 +294,13 @@ class Pcm:
 
     def __post_init__(self) -> None:
         """Start."""
+        self._dtype = np.dtype("<i2" if self.encoding == "int16" else "<f4")
         self.reset()
+
+    @property
+    def width(self) -> int:
+        """Bytes of a sample."""
+        return self._dtype.itemsize
 
     def reset(self) -> None:
         """Forget what was before, as after a gap."""
@@ -285,10 +313,9 @@ class Pcm:
         ------
         AudioError : the message does not hold whole samples, or some are NaN or infinite.
         """
-        dtype = np.dtype("<i2" if self.encoding == "int16" else "<f4")
-        if len(message) % dtype.itemsize:
+        if len(message) % self.width:
             raise AudioError(f"a message of {len(message)} bytes; expected whole {self.encoding} samples")
-        samples = np.frombuffer(message, dtype).astype(np.float32)
+        samples = np.frombuffer(message, self._dtype).astype(np.float32)
         if self.encoding == "int16":
             samples /= np.float32(32768)
         elif not np.isfinite(samples).all():  # before they poison the resampler
@@ -299,6 +326,50 @@ class Pcm:
         """What the resampler still holds, at the end of the stream."""
         empty = np.empty(0, np.float32)
         return self._resample.resample_chunk(empty, last=True) if self._resample else empty
+
+
+class _Pace:
+    """So many messages a second; a flood of tiny ones would keep the event loop from all else."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._count, self._began = most, 0, 0.0
+
+    async def wait(self) -> None:
+        """Count one, and wait where it is one too many; in any case others have their turn."""
+        now = asyncio.get_running_loop().time()
+        if now - self._began >= 1:
+            self._count, self._began = 0, now
+        self._count += 1
+        await asyncio.sleep(0 if self._count < self._most else self._began + 1 - now)
+
+
+class _Lag:
+    """How much live audio waits. A client that sends a recording as fast as it can is ahead, and does not wait."""
+
+    def __init__(self, bytes_per_second: int, waiting: Callable[[], int] | None) -> None:
+        """Begin; `waiting` tells the bytes that have come and were not read, None where that is not known."""
+        self._bytes_per_second, self._waiting = bytes_per_second, waiting
+        self._began: float | None = None
+        self._told = -math.inf
+
+    def begin(self) -> None:
+        """Audio is there; the first time, the stream's clock starts."""
+        self._began = time.monotonic() if self._began is None else self._began
+
+    def reset(self) -> None:
+        """The stream's clock is at 0 again."""
+        self._began = None
+
+    def of(self, stream_time: float) -> float | None:
+        """Seconds of audio that wait, where the client is to be told of it: it is live, and was not told just now."""
+        now = time.monotonic()
+        if self._waiting is None or self._began is None or now - self._told < _SLOW_AGAIN:
+            return None
+        lag = self._waiting() / self._bytes_per_second
+        if lag < _SLOW or stream_time + lag > now - self._began + _SLOW:
+            return None
+        self._told = now
+        return lag
 
 
 async def _until(stopping: asyncio.Event, talk: Coroutine[Any, Any, None]) -> None:
@@ -337,25 +408,6 @@ def _hop(snapshot: Snapshot) -> dict[str, Any]:
 def _default(service: Service) -> KeywordModel:
     """The first model that was calibrated on streams, or else the default of clips."""
     return next((m for m in service.models.values() if m.metadata.stream), service.default_model)
-
-
-def _may_call(websocket: WebSocket, origins: tuple[str, ...]) -> bool:
-    """A browser lets any page open a WebSocket to any server, this one included: the server has to look."""
-    origin = websocket.headers.get("Origin")
-    if origin is None or origin in origins or "*" in origins:
-        return True
-    try:
-        return urlsplit(origin).netloc == websocket.headers.get("Host")
-    except ValueError:  # it is no URL
-        return False
-
-
-async def _deny(websocket: WebSocket, code: str, detail: str) -> None:
-    """Answer a handshake with a problem; with a bare 403 where what runs the app, as Ray Serve, cannot do that."""
-    if "websocket.http.response" in websocket.scope.get("extensions", {}):
-        await websocket.send_denial_response(ProblemError(code, detail).response())
-    else:
-        await websocket.close()
 
 
 async def _refuse(websocket: WebSocket, problem: ProblemError, code: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from kws_edge.server.app import Server
+from kws_edge.server.serving import Server
 from kws_edge.server.settings import Settings
 
 KEY = "0123456789abcdef"

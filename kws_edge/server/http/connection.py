@@ -1,16 +1,27 @@
-"""The head of a request: what must be in it, how large it may be and how long it may take, which uvicorn leaves."""
+"""One HTTP connection: what a head must have, how large it may be, and how long each state may last.
+
+All this uvicorn leaves to a proxy: it waits for ever for the rest of a head, or for a request after a line end.
+"""
 
 import asyncio
 from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from kws_edge.server.http.connections import Connections
+
 MOST_HEAD: Final = 65_536  # bytes
 MOST_LINE: Final = 8_000  # bytes; of more, websockets would answer nothing to a handshake
 MOST_HEADERS: Final = 100
+MOST_PIPELINED: Final = 8  # requests that come before the first of them is answered, which hardly any client does
+
+_FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 27\r\n"
+    b"retry-after: 1\r\nconnection: close\r\n\r\nAll connections are taken.\n"
+)
 
 
-def limited(timeout: float) -> type[HttpToolsProtocol]:
+def limited(timeout: float, connections: Connections) -> type[HttpToolsProtocol]:
     """The protocol of a connection whose heads come within so many seconds; one that does not is closed."""
 
     class Connection(HttpToolsProtocol):
@@ -19,35 +30,57 @@ def limited(timeout: float) -> type[HttpToolsProtocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._await_head()
+            if connections.opened(transport):
+                self._await_head()
+            else:
+                transport.write(_FULL)
+                transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            connections.closed(self.transport)
             self._have_head()
+            self._unset_keepalive_if_required()  # which uvicorn leaves running where the connection was reset
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
+            if self.cycle is None or self.cycle.response_complete:
+                self._await_head()  # a line end alone begins no message, and would end the time for one
             super().data_received(data)
             if self._late:
                 self._size += len(data)
                 if self._size > MOST_HEAD:
                     self.send_400_response("Request head too large.")
 
+        def resume_writing(self) -> None:
+            connections.was_read(self.transport)
+            super().resume_writing()
+
         def on_message_begin(self) -> None:
             super().on_message_begin()
             self._await_head()
+            self._head = 0
 
         def on_url(self, url: bytes) -> None:
             super().on_url(url)
+            self._count(len(url))
             _check(len(self.url))
 
         def on_header(self, name: bytes, value: bytes) -> None:
             super().on_header(name, value)
+            self._count(len(name) + len(value) + len(": \r\n"))
             _check(len(name) + len(value), len(self.headers))
 
         def on_headers_complete(self) -> None:
             self._have_head()
             _check_headers([name for name, _ in self.headers], self.parser.get_http_version(), self._should_upgrade())
             super().on_headers_complete()
+            if len(self.pipeline) > MOST_PIPELINED:
+                raise ValueError(f"more than {MOST_PIPELINED} requests at once; expected to be asked one by one")
+
+        def _count(self, size: int) -> None:
+            self._head += size
+            if self._head > MOST_HEAD:
+                raise ValueError(f"a head of over {MOST_HEAD} bytes")
 
         def _await_head(self) -> None:
             if self._late is None:

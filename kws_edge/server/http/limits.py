@@ -1,27 +1,33 @@
 """What one caller may take: bytes of a body, time to send it, requests a second, places."""
 
 import asyncio
+import re
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kws_edge.server.http.problems import ProblemError
+from kws_edge.server.http.wording import shortened
 
 
-async def read_chunks(request: Request, *, max_body: int, timeout: float) -> AsyncGenerator[bytes, None]:
-    """The body as it arrives.
+async def read_chunks(
+    request: Request, *, max_body: int, timeout: float, take: Callable[[int], None] = lambda size: None
+) -> AsyncGenerator[bytes, None]:
+    """The body as it arrives; `take` is called with the bytes that it will need, before they are there.
 
     Raises
     ------
-    ProblemError : too-large: its Content-Length, or what has come of it, is over max_body; body-timeout: it is not
-        there after so many seconds; malformed: the Content-Length is not a number; unsupported-media-type: it is
-        compressed, which is never undone, since a few bytes can be very many.
+    ProblemError : what `take` raises; too-large: its Content-Length, or what has come of it, is over max_body;
+        body-timeout: it is not there after so many seconds; malformed: the Content-Length is not a number;
+        unsupported-media-type: it is compressed, which is never undone, since a few bytes can be very many.
     """
     for header, plain in (("Content-Encoding", "identity"), ("Transfer-Encoding", "chunked")):
         coding = request.headers.get(header, plain)
@@ -39,6 +45,7 @@ async def read_chunks(request: Request, *, max_body: int, timeout: float) -> Asy
     )
     if int(announced) > max_body:
         raise too_large
+    take(int(announced))
     size = 0
     deadline = asyncio.get_running_loop().time() + timeout
     chunks = request.stream()
@@ -54,7 +61,13 @@ async def read_chunks(request: Request, *, max_body: int, timeout: float) -> Asy
         size += len(chunk)
         if size > max_body:
             raise too_large
+        if size > int(announced):
+            take(len(chunk))
         yield chunk
+
+
+_BOUNDARY: Final = re.compile(rb"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")  # RFC 2046
+_MOST_TEXT: Final = 4_096  # bytes of a field that is no file, which is refused in any case
 
 
 class _MemoryParser(MultiPartParser):
@@ -68,12 +81,19 @@ async def read_form(
 ) -> FormData:
     """Parse a multipart body; `expected` is said where there are more files than max_files.
 
+    Texts are UTF-8 whatever charset is named: Python has some, as punycode, that take hours for a form of a megabyte.
+
     Raises
     ------
-    ProblemError : malformed: no boundary, no name, a broken part, or more than max_files files.
+    ProblemError : malformed: no boundary, no name, a broken part, a long text, or more than max_files files.
     """
+    _, parameters = parse_options_header(request.headers.get("Content-Type", ""))
+    boundary = parameters.get(b"boundary", b"")
+    if not _BOUNDARY.fullmatch(boundary):
+        raise ProblemError("malformed", "multipart body: no boundary, or no possible one; expected up to 70 characters")
+    headers = Headers(raw=[(b"content-type", b'multipart/form-data; boundary="' + boundary + b'"')])
     try:
-        return await _MemoryParser(request.headers, chunks, max_files=max_files, max_fields=8).parse()
+        return await _MemoryParser(headers, chunks, max_files=max_files, max_fields=8, max_part_size=_MOST_TEXT).parse()
     except MultiPartException as error:
         if error.message.startswith("Too many files"):
             raise ProblemError("malformed", f"more files than {max_files}; expected {expected}") from None
@@ -93,7 +113,7 @@ async def read_files(form: FormData, field: str) -> list[tuple[str, bytes]]:
             kind = "file" if isinstance(value, UploadFile) else "text"
             raise ProblemError(
                 "invalid-parameter",
-                f"a {kind} in the form's field {name!r}; expected a file in {field!r} alone: "
+                f"a {kind} in the form's field {shortened(name)!r}; expected a file in {field!r} alone: "
                 "parameters go into the query, as ?model=NAME",
             )
         files.append((value.filename or "", await value.read()))
@@ -164,12 +184,12 @@ class RateLimiter:
 
 
 class Places:
-    """How many of something there may be at once, in all and of one client."""
+    """How much of something there may be at once, in all and of one client."""
 
     def __init__(self, what: str, most: int, most_of_client: int | None = None) -> None:
         """Name it in the plural, as the refusal does."""
         self._what, self._most = what, most
-        self._most_of_client = most if most_of_client is None else most_of_client
+        self._most_of_client = most if most_of_client is None else min(most, most_of_client)
         self._taken: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -178,21 +198,34 @@ class Places:
 
     @contextmanager
     def take(self, client: str) -> Iterator[None]:
-        """Hold a place.
-
-        Raises
-        ------
-        ProblemError : overloaded, when all are taken, or too-many-requests, when the client has its share.
-        """
-        if len(self) >= self._most:
-            raise ProblemError("overloaded", f"all {self._most} {self._what} are taken", headers={"Retry-After": "1"})
-        if self._taken[client] >= self._most_of_client:
-            detail = f"this client has {self._taken[client]} {self._what}; expected at most {self._most_of_client}"
-            raise ProblemError("too-many-requests", detail, headers={"Retry-After": "1"})
-        self._taken[client] += 1
-        try:
+        """Hold one place; errors are those of `hold`."""
+        with self.hold(client) as take:
+            take(1)
             yield
+
+    @contextmanager
+    def hold(self, client: str) -> Iterator[Callable[[int], None]]:
+        """Hold what the function is called with that this gives, added up, until the end.
+
+        It raises a ProblemError: overloaded, when all are taken, or too-many-requests, when the client has its share.
+        """
+        held = 0
+
+        def take(count: int) -> None:
+            nonlocal held
+            if len(self) + count > self._most:
+                raise ProblemError(
+                    "overloaded", f"all {self._most} {self._what} are taken", headers={"Retry-After": "1"}
+                )
+            if self._taken[client] + count > self._most_of_client:
+                detail = f"this client has {self._taken[client]} {self._what}; expected at most {self._most_of_client}"
+                raise ProblemError("too-many-requests", detail, headers={"Retry-After": "1"})
+            self._taken[client] += count
+            held += count
+
+        try:
+            yield take
         finally:
-            self._taken[client] -= 1
+            self._taken[client] -= held
             if not self._taken[client]:
                 del self._taken[client]

@@ -1,5 +1,6 @@
 """Every refusal of the server: one exception, sent as the problem details of RFC 9457."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -11,9 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from kws_edge.errors import AudioError, KwsEdgeError, SettingError
-from kws_edge.server.http.wording import wrong
+from kws_edge.server.http.wording import shortened, wrong
 
 MEDIA_TYPE = "application/problem+json"
+_MOST_LISTED = 5
+"""Wrong parameters that an answer lists: it must not be far longer than the question."""
 
 CODES: Mapping[str, tuple[int, str]] = {
     "malformed": (400, "The request cannot be parsed"),
@@ -24,6 +27,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "body-timeout": (408, "The body took too long to arrive"),
     "too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "The content type or coding is not one that is read"),
+    "misdirected": (421, "This server is not called so"),
     "invalid-audio": (422, "The audio cannot be used"),
     "invalid-parameter": (422, "A parameter is missing or wrong"),
     "upgrade-required": (426, "This is a WebSocket"),
@@ -97,17 +101,23 @@ class ProblemError(KwsEdgeError):
     @classmethod
     def of_query(cls, errors: Sequence[ErrorDetails], fields: Mapping[str, FieldInfo]) -> "ProblemError":
         """The problem that wrong parameters are, where a query takes these fields."""
-        listed = [{"parameter": str(e["loc"][-1]), "detail": wrong(e, fields, "parameter")} for e in errors]
+        listed = [
+            {"parameter": shortened(str(e["loc"][-1])), "detail": wrong(e, fields, "parameter")}
+            for e in errors[:_MOST_LISTED]
+        ]
         detail = "; ".join(f"{e['parameter']}: {e['detail']}" for e in listed)
+        if len(errors) > _MOST_LISTED:
+            detail = f"{detail}; and {len(errors) - _MOST_LISTED} more"
         return cls("invalid-parameter", detail, errors=listed)
 
 
 def refuse_repeated(query: Iterable[tuple[str, str]]) -> None:
     """Raise a ProblemError, invalid-parameter, where a parameter is given twice: which would count?"""
-    names = [name for name, _ in query]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    counts = Counter(name for name, _ in query)
+    twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
-        raise ProblemError("invalid-parameter", f"{', '.join(twice)}: given more than once; expected one value")
+        listed = ", ".join(map(shortened, twice[:_MOST_LISTED]))
+        raise ProblemError("invalid-parameter", f"{listed}: given more than once; expected one value")
 
 
 async def answer(request: Request, error: Exception) -> JSONResponse:

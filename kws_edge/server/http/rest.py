@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -18,7 +19,7 @@ from kws_edge.model.metadata import Metadata, Score
 from kws_edge.server.http import schemas
 from kws_edge.server.http.limits import read_chunks, read_files, read_form
 from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, refuse_repeated
-from kws_edge.server.http.wording import PERCENT
+from kws_edge.server.http.wording import PERCENT, shortened
 from kws_edge.server.inference import Answer, Clip, Outcome
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.framing import window_seconds
@@ -78,7 +79,11 @@ async def admitted(request: Request) -> str:
 
 Client = Annotated[str, Depends(admitted)]
 router = APIRouter()
-v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_problems("unauthorized", "too-many-requests", "internal"))
+v1 = APIRouter(
+    prefix="/v1",
+    tags=["v1"],
+    responses=_problems("unauthorized", "forbidden", "misdirected", "too-many-requests", "internal"),
+)
 
 
 class Parameters(BaseModel):
@@ -154,19 +159,19 @@ async def classify(request: Request, client: Client, given: Annotated[Parameters
     """
     service = Service.of(request)
     question = Question.of(request, given)
-    with service.uploads.take(client):
+    with service.uploads.take(client), service.upload_bytes.hold(client) as take:
         kind = _content_type(request)
         if kind == FORM:
             several = "one file; /v1/classify/batch takes several"
-            name, body = (await _read_files(request, "file", most=1, expected=several))[0]
+            name, body = (await _read_files(request, take, "file", most=1, expected=several))[0]
         elif kind.startswith("audio/") or kind == AUDIO[1]:
-            name, body = "", b"".join([chunk async for chunk in _chunks(request)])
+            name, body = "", await _read_body(request, take)
         else:
             raise ProblemError(
                 "unsupported-media-type",
                 f"Content-Type {kind!r}; expected {', '.join((FORM, *AUDIO))}, as curl -H 'Content-Type: audio/wav'",
             )
-        outcome = (await service.pool.classify([question.about(name, body)]))[0]
+        outcome = (await service.pool.classify([question.about(name, body)], client))[0]
     if isinstance(outcome, Exception):
         raise outcome
     return _classified(service, outcome)
@@ -183,15 +188,16 @@ async def classify_batch(request: Request, client: Client, given: Annotated[Para
     """Classify several clips in one request; what is wrong with one of them does not stop the others."""
     service = Service.of(request)
     question = Question.of(request, given)
-    with service.uploads.take(client):
+    with service.uploads.take(client), service.upload_bytes.hold(client) as take:
         kind = _content_type(request)
         if kind != FORM:
             raise ProblemError(
-                "unsupported-media-type", f"Content-Type {kind!r}; expected {FORM}, as curl -F files=@clip.wav"
+                "unsupported-media-type",
+                f"Content-Type {kind!r}; expected {FORM}, as curl -F files=@clip.wav",
             )
         most = service.settings.max_clips
-        files = await _read_files(request, "files", most=most, expected=f"up to {most}, the server's --max-clips")
-        outcomes = await service.pool.classify([question.about(name, body) for name, body in files])
+        files = await _read_files(request, take, "files", most=most, expected=f"up to {most}, the server's --max-clips")
+        outcomes = await service.pool.classify([question.about(name, body) for name, body in files], client)
     return schemas.Batch(
         results=[_item(service, name, outcome) for (name, _), outcome in zip(files, outcomes, strict=True)]
     )
@@ -209,7 +215,7 @@ async def describe_model(request: Request, name: str) -> schemas.ModelDescriptio
     """All that a model's file says of itself: labels, front end, thresholds, accuracy, licence."""
     service = Service.of(request)
     if name not in service.models:
-        raise ProblemError("not-found", f"model {name!r}; expected one of {', '.join(service.models)}")
+        raise ProblemError("not-found", f"model {shortened(name)!r}; expected one of {', '.join(service.models)}")
     model = service.models[name]
     metadata = json.loads(model.metadata.to_json())
     fields = schemas.ModelDescription.model_fields.keys() & metadata.keys()
@@ -223,8 +229,14 @@ async def model_file(request: Request, name: str) -> FileResponse:
     service = Service.of(request)
     file = service.browser_file(service.models[name]) if name in service.models else None
     if file is None:
-        raise ProblemError("not-found", f"model {name!r} with its front end; expected one with in_browser")
+        raise ProblemError("not-found", f"model {shortened(name)!r} with its front end; expected one with in_browser")
     return FileResponse(file, media_type="application/octet-stream")
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def description(request: Request) -> dict[str, Any]:
+    """The description of the routes."""
+    return dict(request.app.openapi())
 
 
 @router.head("/health/live", include_in_schema=False)
@@ -259,7 +271,7 @@ async def ready(request: Request) -> schemas.Ready:
     response_class=Response,
     responses={
         200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **_problems("unauthorized", "too-many-requests"),
+        **_problems("unauthorized", "forbidden", "misdirected", "too-many-requests"),
     },
 )
 async def metrics(request: Request) -> Response:
@@ -268,16 +280,26 @@ async def metrics(request: Request) -> Response:
 
 
 def _content_type(request: Request) -> str:
-    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return shortened(request.headers.get("Content-Type", "").partition(";")[0].strip().lower())
 
 
-def _chunks(request: Request) -> Any:
+def _chunks(request: Request, take: Callable[[int], None]) -> AsyncGenerator[bytes, None]:
     settings = Service.of(request).settings
-    return read_chunks(request, max_body=settings.max_body, timeout=settings.body_timeout)
+    return read_chunks(request, max_body=settings.max_body, timeout=settings.body_timeout, take=take)
 
 
-async def _read_files(request: Request, field: str, most: int, expected: str) -> list[tuple[str, bytes]]:
-    return await read_files(await read_form(request, _chunks(request), max_files=most, expected=expected), field)
+async def _read_body(request: Request, take: Callable[[int], None]) -> bytes:
+    body = bytearray()  # and not a list of chunks, of which there may be one for each byte
+    async for chunk in _chunks(request, take):
+        body += chunk
+    return bytes(body)
+
+
+async def _read_files(
+    request: Request, take: Callable[[int], None], field: str, most: int, expected: str
+) -> list[tuple[str, bytes]]:
+    form = await read_form(request, _chunks(request, take), max_files=most, expected=expected)
+    return await read_files(form, field)
 
 
 def _classified(service: Service, answer: Answer) -> schemas.Classified:

@@ -25,8 +25,12 @@ def wrong(error: ErrorDetails, fields: Mapping[str, FieldInfo], what: str) -> st
     takes = _takes(field) if field else None
     if takes is None or error["type"] == "value_error":  # which says all that itself, and may be about a secret
         return error["msg"].removeprefix("Value error, ")
-    given = repr(error["input"])
-    return f"{given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '…'}; expected {takes}"
+    return f"{shortened(repr(error['input']))}; expected {takes}"
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text that somebody else has chosen."""
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 def _takes(field: FieldInfo) -> str | None:

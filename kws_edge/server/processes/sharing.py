@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from kws_edge.errors import KwsEdgeError
-from kws_edge.server.app import Server, prepare_process
 from kws_edge.server.observe import Metrics
 from kws_edge.server.processes.listening import BACKLOG, refusal
+from kws_edge.server.serving import Server, prepare_process
 from kws_edge.server.settings import Settings
 
 _LAST_RESORT: Final = 5.0

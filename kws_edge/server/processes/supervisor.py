@@ -62,7 +62,7 @@ def serve(settings: Settings) -> None:
     KwsEdgeError : a process ended before it could serve.
     """
     if settings.processes == 1:
-        from kws_edge.server.app import serve as serve_alone
+        from kws_edge.server.serving import serve as serve_alone
 
         serve_alone(settings)
         return

@@ -146,7 +146,7 @@ def test_a_body_that_trickles_in_is_given_up(path: Path) -> None:
     assert seconds < 30  # the time for 300 pieces
 
 
-@pytest.mark.parametrize("begun", [b"", b"GET /health/live HTTP/1.1\r\nHost: h\r\n"])
+@pytest.mark.parametrize("begun", [b"", b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"])
 def test_a_head_that_does_not_come_is_given_up(path: Path, begun: bytes) -> None:
     limit = 1.0  # s, which is also what this test's own requests have, on a machine that may be busy
     with live_server(path, head_timeout=limit) as server:
@@ -183,6 +183,8 @@ def test_more_headers_than_a_request_needs_are_refused(small: httpx.Client) -> N
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
+POST = b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\n"
+HALF = POST + b"Content-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
 UPGRADE = (
     b"GET /v1/stream HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
@@ -196,13 +198,13 @@ UPGRADE = (
         b"GET /health/live HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         b"GET /health/live HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n",
         UPGRADE + b"\r\n",
-        UPGRADE + b"Host: h\r\nContent-Length: 5\r\n\r\nhello",
-        UPGRADE + b"Host: h\r\nContent-Length: 5\r\n\r\n",
-        UPGRADE + b"Host: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
-        b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: identity\r\n\r\nhello",
-        b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        UPGRADE + b"Host: localhost\r\nContent-Length: 5\r\n\r\nhello",
+        UPGRADE + b"Host: localhost\r\nContent-Length: 5\r\n\r\n",
+        UPGRADE + b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+        POST + b"Transfer-Encoding: identity\r\n\r\nhello",
+        POST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
     ],
     ids=[
         "no Host", "two Hosts", "two Hosts, 1.0", "handshake without Host", "handshake with a body",
@@ -243,9 +245,7 @@ def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing_behind(p
     with live_server(path, max_uploads=1) as server:
         url = server.base_url
         with socket.create_connection((url.host, url.port)) as sock:
-            sock.sendall(
-                b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
-            )
+            sock.sendall(HALF)
         wait_for(lambda: 'status="499"} 1.0' in server.get("/metrics").text)
         assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
 
@@ -256,14 +256,6 @@ def test_a_clip_that_is_too_long_is_refused_however_few_bytes_it_has(small: http
     detail = problem(small.post("/v1/classify", content=long, headers=WAV), 422, "invalid-audio")
     assert "60.0 s" in detail
     assert "at most 2 s" in detail
-
-
-def test_hours_in_a_few_bytes_do_not_hold_a_thread_for_longer_than_the_time_limit(path: Path) -> None:
-    hours = wav(np.zeros((48_000 * 500, 2), np.float32), rate=48_000, container="FLAC")
-    with live_server(path, inference_timeout=0.2, workers=1) as server:
-        problem(server.post("/v1/classify", content=hours, headers=WAV), 503, "overloaded")
-        wait_for(lambda: server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200)
-        assert server.get("/health/ready").json()["waiting"] == 0
 
 
 def test_more_files_than_a_batch_may_have_are_refused(small: httpx.Client) -> None:
@@ -329,7 +321,9 @@ for thread in threads: thread.start()
 
 def test_fifty_parallel_inferences_leave_health_quick(path: Path, tmp_path: Path) -> None:  # case 80
     (tmp_path / "clip.wav").write_bytes(CLIP)
-    server = Process("--models", str(path), "--workers", "1")  # more could keep up with what one program asks
+    server = Process(
+        "--models", str(path), "--workers", "1", "--max-client-uploads", "64"
+    )  # more could keep up with what one program asks
     threading.Thread(target=list, args=(server.lines,), daemon=True).start()  # or the pipe of its log fills
     host = httpx.URL(server.url).netloc.decode()
     load = subprocess.Popen([sys.executable, "-c", FIFTY, host, str(tmp_path / "clip.wav")])
@@ -379,9 +373,7 @@ def test_all_places_taken_refuses_before_the_body_is_read(path: Path) -> None:
     with live_server(path, max_uploads=1) as server:
         url = server.base_url
         with socket.create_connection((url.host, url.port)) as sock:
-            sock.sendall(
-                b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
-            )
+            sock.sendall(HALF)
             wait_for(lambda: is_full(str(url)))
             answer, _ = raw(server, "POST /v1/classify HTTP/1.1", b"Content-Length: 99\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 503 ")
@@ -623,7 +615,7 @@ def test_keys_are_not_shown() -> None:
 def test_a_request_in_progress_is_answered_after_the_signal_to_stop(path: Path) -> None:
     server = Process("--models", str(path), "--shutdown-grace", "60", "--max-uploads", "1")
     url = httpx.URL(server.url)
-    head = b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\n"
+    head = b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: audio/wav\r\n"
     with socket.create_connection((url.host, url.port), timeout=PATIENT) as sock:
         sock.sendall(head + f"Content-Length: {len(CLIP)}\r\n\r\n".encode() + CLIP[:100])
         wait_for(lambda: is_full(server.url))
@@ -646,13 +638,13 @@ def is_listening(url: httpx.URL) -> bool:
 def test_what_is_not_done_within_the_grace_time_is_told_so(path: Path) -> None:
     server = Process("--models", str(path), "--shutdown-grace", "1", "--max-uploads", "1")
     url = httpx.URL(server.url)
-    head = b"POST /v1/classify HTTP/1.1\r\nHost: h\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
+    head = b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
     with (
         socket.create_connection((url.host, url.port), timeout=PATIENT) as upload,
         socket.create_connection((url.host, url.port), timeout=PATIENT) as handshake,
     ):
         upload.sendall(head)
-        handshake.sendall(UPGRADE + b"Host: h\r\nContent-Length: 5\r\n\r\nhello")
+        handshake.sendall(UPGRADE + b"Host: localhost\r\nContent-Length: 5\r\n\r\nhello")
         assert received(handshake).startswith(b"HTTP/1.1 400 ")
         wait_for(lambda: is_full(server.url))
         server.process.send_signal(signal.SIGTERM)

@@ -361,7 +361,7 @@ def test_a_client_that_never_reads_does_not_fill_the_memory(path: Path) -> None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that it is soon full
             sock.connect((url.host, url.port))
             sock.sendall(
-                b"GET /v1/stream?posteriors=true&hop=0.02 HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n"
+                b"GET /v1/stream?posteriors=true&hop=0.02 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
                 b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                 b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
             )

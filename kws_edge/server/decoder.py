@@ -1,0 +1,182 @@
+"""Audio of strangers is decoded in a process that can do nothing else, and dies when it takes too long.
+
+Decoders are C, and have had faults that a file can use. This process has no keys, no sockets and no models; once it has
+loaded the decoders it can open no file and start no process, its memory is bounded, and what they print goes nowhere.
+
+A request is `_HEAD`, then the name and the bytes of a file. The answer is `_ANSWER`, a text in JSON, and the samples.
+"""
+
+import contextlib
+import io
+import json
+import logging
+import os
+import signal
+import struct
+import subprocess
+import sys
+from typing import IO, Any, Final
+
+import numpy as np
+
+from kws_edge.audio.load import Audio, load
+from kws_edge.errors import AudioError, TooMuchAudioError
+
+_log = logging.getLogger("kws_edge.server")
+
+_HEAD: Final = struct.Struct("<IQddd")  # bytes of the name and of the file; most seconds, samples, and time for it
+_ANSWER: Final = struct.Struct("<?IQ")  # whether it was decoded; bytes of the text and of the samples
+_MEMORY: Final = 2**28  # bytes more than it has at its start, and four times the file's
+_KEPT: Final = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
+"""What the process has of the environment, in which there are keys."""
+
+
+class Decoder:
+    """Decodes one file at a time in a process of its own, which is started anew where it has died."""
+
+    def __init__(self, *, max_seconds: float, max_samples: float, max_body: int, timeout: float) -> None:
+        """Start it; the limits are for each file, the timeout in seconds."""
+        self._limits = max_seconds, max_samples, timeout
+        self._timeout, self._max_body = timeout, max_body
+        self._process: subprocess.Popen[bytes] | None = None
+        self._start()
+
+    def load(self, body: bytes, name: str) -> Audio:
+        """Decode the bytes of a file, called by this name in messages.
+
+        Raises
+        ------
+        AudioError : it cannot be decoded, or not within the limits.
+        """
+        process = self._process if self._process and self._process.poll() is None else self._start()
+        assert process.stdin
+        assert process.stdout
+        named = name.encode(errors="replace")
+        try:
+            process.stdin.write(_HEAD.pack(len(named), len(body), *self._limits) + named)
+            process.stdin.write(body)
+            process.stdin.flush()
+            decoded, text_size, size = _ANSWER.unpack(_exactly(process.stdout, _ANSWER.size))
+            text = json.loads(_exactly(process.stdout, text_size))
+            samples = _exactly(process.stdout, size)
+        except (OSError, EOFError):
+            raise self._failed(process, name) from None
+        if not decoded:
+            raise AudioError(text["error"])
+        return Audio(np.frombuffer(samples, np.float32), text["rate"], text["channels"], tuple(text["warnings"]))
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):
+                    pipe and pipe.close()
+            self._process = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.close()
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kws_edge.server.decoder", str(self._max_body)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**environment, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+        return self._process
+
+    def _failed(self, process: subprocess.Popen[bytes], name: str) -> AudioError:
+        """The error that a process is which has ended in the middle of a file."""
+        process.kill()
+        status = process.wait()
+        self.close()
+        if hasattr(signal, "SIGALRM") and status == -signal.SIGALRM:
+            return AudioError(f"{name}: not decoded within {self._timeout:g} s; expected a shorter or simpler file")
+        _log.error(f"a decoder ended with exit code {status} in the middle of a file, and is started anew")
+        return AudioError(f"{name}: its decoder failed; expected a sound file, as ffmpeg writes one anew")
+
+
+def _exactly(pipe: IO[bytes], size: int) -> bytes:
+    data = pipe.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def main() -> None:
+    """Decode what comes on standard input until it ends."""
+    # Signals to all processes of a terminal or unit are for the server, which ends this one by closing its pipe.
+    for number in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, number):
+            signal.signal(getattr(signal, number), signal.SIG_IGN)
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # what a decoder prints must not come between the answers
+    _shut_in(int(sys.argv[1]))
+    while head := requests.read(_HEAD.size):
+        name_size, size, max_seconds, max_samples, timeout = _HEAD.unpack(head)
+        name, body = requests.read(name_size).decode(), requests.read(size)
+        with _at_most(timeout):
+            text, samples = _decode(body, name, max_seconds, max_samples)
+        written = json.dumps(text).encode()
+        answers.write(_ANSWER.pack("error" not in text, len(written), len(samples)) + written)
+        answers.write(samples)
+        answers.flush()
+
+
+def _decode(body: bytes, name: str, max_seconds: float, max_samples: float) -> tuple[dict[str, Any], bytes]:
+    file = io.BytesIO(body)
+    file.name = name  # type: ignore[attr-defined]  # which errors mention
+    try:
+        audio = load(file, max_seconds=max_seconds, max_samples=max_samples)
+    except TooMuchAudioError as error:
+        return {"error": f"{error}; the server's --max-clip-seconds and --max-clip-samples"}, b""
+    except AudioError as error:
+        return {"error": str(error)}, b""
+    except MemoryError:
+        return {
+            "error": f"{name}: takes more memory than there is for one file; expected a shorter or simpler one"
+        }, b""
+    told = {"rate": audio.source_rate, "channels": audio.source_channels, "warnings": audio.warnings}
+    return told, audio.samples.tobytes()
+
+
+def _at_most(seconds: float) -> contextlib.AbstractContextManager[None]:
+    """End this process when so much time has passed, in whatever C it is; elsewhere than on POSIX there is no limit."""
+    return _alarm(seconds) if hasattr(signal, "setitimer") else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float) -> Any:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _shut_in(max_body: int) -> None:
+    """Load all that decoding needs, then give up what it does not need; as far as the system can do that."""
+    import soundfile
+    import soxr  # noqa: F401
+
+    warm = io.BytesIO()
+    soundfile.write(warm, np.zeros(8_000, np.float32), 8_000, format="WAV")
+    load(warm.getvalue())
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limits = {"RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0, "RLIMIT_NPROC": 0, "RLIMIT_NOFILE": 0}
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/statm") as file:
+        limits["RLIMIT_AS"] = int(file.read().split()[0]) * resource.getpagesize() + _MEMORY + 4 * max_body
+    for name, limit in limits.items():
+        if hasattr(resource, name):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(getattr(resource, name), (limit, limit))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""One WebSocket connection: frames that come without end, texts that are none, a client that left, and how far behind.
+
+uvicorn leaves the first unbounded, and tells the app of the others by a traceback.
+"""
+
+import array
+from typing import Any, Final
+
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+from websockets.http11 import Request
+
+from kws_edge.server.http.connections import Connections
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+MOST_FRAMES: Final = 128  # of one message
+MOST_CONTROL: Final = 1_000  # pings and pongs between two messages
+WAITING: Final = "kws_edge.waiting"
+"""The extension of a stream's scope that says how many bytes have come and were not handed to the app."""
+
+_PIECE: Final = 16_384  # bytes parsed before it is looked whether the connection is to go on
+_CLOSE_TIMEOUT: Final = 2.0  # s, for the other side to answer a close
+
+
+def stream_protocol(connections: Connections) -> type[WebSocketsSansIOProtocol]:
+    """The protocol of a connection after its handshake."""
+
+    class Stream(WebSocketsSansIOProtocol):
+        _control = 0
+
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, **options)
+            self.close_timeout = _CLOSE_TIMEOUT
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            connections.closed(self.transport)
+            super().connection_lost(exc)
+
+        def handle_connect(self, event: Request) -> None:
+            super().handle_connect(event)
+            if self.response.status_code == 101:
+                self.scope["extensions"][WAITING] = self.waiting  # type: ignore[index,typeddict-unknown-key]
+
+        def waiting(self) -> int:
+            """Bytes that have come, in the queue and in the system, and wait for the app."""
+            queued = self.queue._queue  # type: ignore[attr-defined]  # as it has no way to look
+            size = sum(len(message.get("bytes") or b"") for message in queued)
+            sock = self.transport.get_extra_info("socket")
+            if fcntl is None or sock is None or self.transport.is_closing():
+                return size
+            unread = array.array("i", [0])
+            try:
+                fcntl.ioctl(sock.fileno(), termios.FIONREAD, unread)
+            except OSError:
+                return size
+            return size + unread[0]
+
+        def data_received(self, data: bytes) -> None:
+            for i in range(0, len(data), _PIECE):
+                super().data_received(data[i : i + _PIECE])
+                if self.transport.is_closing():
+                    return
+
+        def handle_cont(self, event: Frame) -> None:
+            if len(self.frames) >= MOST_FRAMES:
+                self._end(1008, f"a message in more than {MOST_FRAMES} frames")
+                return
+            super().handle_cont(event)
+
+        def handle_ping(self) -> None:
+            if self._bears_control():
+                super().handle_ping()
+
+        def handle_pong(self, event: Frame) -> None:
+            if self._bears_control():
+                super().handle_pong(event)
+
+        def send_receive_event_to_app(self) -> None:
+            self._control = 0
+            if self.curr_msg_data_type == "text":
+                try:
+                    b"".join(self.frames).decode()
+                except UnicodeDecodeError:
+                    self._end(1007, "a text that is not UTF-8")
+                    return
+            super().send_receive_event_to_app()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.transport.pause_reading()  # or each ping would add to what is not read
+
+        def resume_writing(self) -> None:
+            connections.was_read(self.transport)
+            super().resume_writing()
+            if not self.read_paused:
+                self.transport.resume_reading()
+
+        async def send(self, message: Any) -> None:
+            try:
+                await super().send(message)
+            except RuntimeError:
+                if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
+                    raise ClientDisconnected from None  # it broke the protocol, and was told so
+                raise
+
+        def _bears_control(self) -> bool:
+            self._control += 1
+            if self._control > MOST_CONTROL:
+                self._end(1008, f"more than {MOST_CONTROL} pings without a message")
+            return self._control <= MOST_CONTROL
+
+        def _end(self, code: int, reason: str) -> None:
+            """Close the connection from this side; the app hears that the client has gone."""
+            if not self.close_sent and not self.transport.is_closing():
+                self.frames = []
+                self.conn.fail(code, reason)
+                self.handle_parser_exception()
+
+    return Stream
