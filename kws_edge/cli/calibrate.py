@@ -167,7 +167,7 @@ def calibrate(
     }
     calibrated = replace(metadata, stream={"settings": chosen.settings.to_dict(), "calibration": about})
     write_copy(loaded.path, out, calibrated, overwrite=force)
-    for form in (SUFFIX, ".audio.onnx"):  # other forms of the same network
+    for form in (SUFFIX, ".audio.onnx", f".audio{SUFFIX}"):  # other forms of the same network
         if (beside := loaded.path.with_suffix(form)).exists():
             write_copy(beside, out.with_suffix(form), calibrated, overwrite=True)
     if plot:

@@ -43,7 +43,11 @@ MODELS: Final = _package / "models" if (_package / "models").is_dir() else _pack
 MAX_BATCH: Final = 16
 """Clips or windows per run, at most: its memory grows with more, its speed hardly does."""
 
-_OTHER_FORMS = {".step.onnx": "for streams", ".audio.onnx": "with the front end in its graph"}
+_OTHER_FORMS = {
+    ".audio.step.onnx": "for streams, with the front end in its graph",
+    ".step.onnx": "for streams",
+    ".audio.onnx": "with the front end in its graph",
+}
 """Files beside a model's own, which kws-edge finds or leaves to other runtimes."""
 
 _TOO_NEW = {
@@ -82,8 +86,8 @@ class Outputs:
 def shipped_models(folder: Path | None = None) -> dict[str, Path]:
     """The models that come with the package, or those of another folder, name → file.
 
-    Other forms of a model beside it are not listed: NAME.step.onnx, for streams, and NAME.audio.onnx, with the front
-    end in its graph, for runtimes that have none.
+    Other forms of a model beside it are not listed: NAME.step.onnx, for streams, and NAME.audio.onnx and
+    NAME.audio.step.onnx, with the front end in the graph, for runtimes that have none.
 
     Examples
     --------

@@ -73,5 +73,6 @@ def open_session(data: bytes, provider: str, threads: int, *, profile: Path | No
 
 
 def zero_states(session: ort.InferenceSession, batch: int = 1) -> dict[str, F32]:
-    """What a step form takes beside `mfcc` at the start of a stream: float32 zeros [batch, ...]; nothing elsewhere."""
-    return {i.name: np.zeros((batch, *i.shape[1:]), np.float32) for i in session.get_inputs() if i.name != "mfcc"}
+    """The states of a step form at the start of a stream: float32 zeros [batch, ...]; nothing elsewhere."""
+    states = (i for i in session.get_inputs() if i.name.startswith("state_"))
+    return {i.name: np.zeros((batch, *i.shape[1:]), np.float32) for i in states}

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: models/NAME.onnx]")
 @click.option("--checkpoint", default="best.pt", show_default=True, help="Which of the run's checkpoints.")
 @click.option("--score", type=click.Choice(["entropy", "vacuity"]), default="entropy", show_default=True)
-@click.option("--with-front-end", is_flag=True, help="Also NAME.audio.onnx, which takes samples instead of MFCC.")
+@click.option(
+    "--with-front-end",
+    is_flag=True,
+    help="Also NAME.audio.onnx and, without padding, NAME.audio.step.onnx, which take samples instead of MFCC.",
+)
 @click.option("--negatives", default="", help="For the card: what the recordings without words were.")
 @click.option("--force", is_flag=True, help="Write over a file of another recipe.")
 @click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")

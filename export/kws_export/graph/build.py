@@ -66,7 +66,7 @@ def build_model(network: MatchboxNet, metadata: Metadata, *, with_front_end: boo
     fe, g = metadata.front_end, _Graph()
     if with_front_end:
         source = helper.make_tensor_value_info("audio", TensorProto.FLOAT, ["batch", "samples"])
-        features = _front_end(g, "audio", fe)
+        features = _centred(g, _mfcc(g, "audio", fe), fe)
     else:
         source = helper.make_tensor_value_info("mfcc", TensorProto.FLOAT, ["batch", fe.n_mfcc, fe.frames])
         features = g.add("Unsqueeze", "mfcc", g.weight("axis_height", [2], np.int64), name="mfcc_2d")
@@ -74,13 +74,19 @@ def build_model(network: MatchboxNet, metadata: Metadata, *, with_front_end: boo
     return _finish(g, metadata, [source])
 
 
-def build_step_model(network: MatchboxNet, metadata: Metadata) -> onnx.ModelProto:
+def build_step_model(network: MatchboxNet, metadata: Metadata, *, with_front_end: bool = False) -> onnx.ModelProto:
     """Write the graph of a stream's next frames, which carries what it still needs of the earlier ones as states.
 
     Inputs are `mfcc` float32 [batch, coefficients, new frames] and, for each convolution over time and the pool, a
     `state_NAME` float32 [batch, channels, 1, frames], zeros at a stream's start; each comes out as `next_NAME`. The
     other outputs are those of `build_model` for the window that ends with the last new frame; they are equal to its
     once `frames` frames have been given, whether one by one or all at once, whatever the states then held.
+
+    Parameters
+    ----------
+    with_front_end : instead of `mfcc`, the input is `audio` float32 [batch, new samples], a multiple of the front end's
+        hop, and one more state, `state_audio` float32 [batch, samples], holds the last of the samples before. A frame
+        starts at every hop from the stream's first sample, as in `kws_edge.stream`.
 
     Raises
     ------
@@ -89,8 +95,12 @@ def build_step_model(network: MatchboxNet, metadata: Metadata) -> onnx.ModelProt
     if network.padding != "valid":
         raise SettingError('a network with padding "same"; only one trained with padding "valid" has a step form')
     fe, g, states = metadata.front_end, _Graph(), _States()
-    source = helper.make_tensor_value_info("mfcc", TensorProto.FLOAT, ["batch", fe.n_mfcc, "new_frames"])
-    features = g.add("Unsqueeze", "mfcc", g.weight("axis_height", [2], np.int64), name="mfcc_2d")
+    if with_front_end:
+        source = helper.make_tensor_value_info("audio", TensorProto.FLOAT, ["batch", "new_samples"])
+        features = _mfcc(g, states.samples(g, "audio", fe.hop * math.ceil(fe.window / fe.hop - 1)), fe)
+    else:
+        source = helper.make_tensor_value_info("mfcc", TensorProto.FLOAT, ["batch", fe.n_mfcc, "new_frames"])
+        features = g.add("Unsqueeze", "mfcc", g.weight("axis_height", [2], np.int64), name="mfcc_2d")
     _network(g, features, network, metadata, states)
     return _finish(g, metadata, [source, *states.inputs], states.outputs)
 
@@ -168,22 +178,30 @@ class _States(_Unpadded):
         self.outputs: list[onnx.ValueInfoProto] = []
 
     def extended(self, g: _Graph, x: str, channels: int, frames: int, name: str) -> str:
+        return self._joined(g, x, ["batch", channels, 1, frames], name)
+
+    def samples(self, g: _Graph, audio: str, kept: int) -> str:
+        """New samples [batch, samples] after those that were kept of the ones before."""
+        return self._joined(g, audio, ["batch", kept], "audio")
+
+    def _joined(self, g: _Graph, x: str, shape: list[str | int], name: str) -> str:
+        """What is new behind the state of this name and shape, whose last axis is time."""
         for kind, prefix in ((self.inputs, "state"), (self.outputs, "next")):
-            kind.append(
-                helper.make_tensor_value_info(f"{prefix}_{name}", TensorProto.FLOAT, ["batch", channels, 1, frames])
-            )
-        joined = g.add("Concat", f"state_{name}", x, name=f"{name}_joined", axis=3)
-        _last(g, joined, frames, f"next_{name}")
+            kind.append(helper.make_tensor_value_info(f"{prefix}_{name}", TensorProto.FLOAT, shape))
+        axis, kept = len(shape) - 1, int(shape[-1])
+        joined = g.add("Concat", f"state_{name}", x, name=f"{name}_joined", axis=axis)
+        _last(g, joined, kept, f"next_{name}", axis)
         return joined
 
     def pooled(self, g: _Graph, x: str, channels: int, frames: int) -> str:
         return _last(g, self.extended(g, x, channels, frames - 1, "pool"), frames, "pool_window")
 
 
-def _last(g: _Graph, x: str, frames: int, name: str) -> str:
-    """The last frames of [batch, channels, 1, frames]."""
-    bounds = g.weight(f"last_{frames}", [-frames], np.int64), g.weight("end", [np.iinfo(np.int64).max], np.int64)
-    return g.add("Slice", x, *bounds, g.weight("axis_frames", [3], np.int64), name=name)
+def _last(g: _Graph, x: str, kept: int, name: str, axis: int = 3) -> str:
+    """The last entries of an axis; 3 is that of the frames in [batch, channels, 1, frames]."""
+    bounds = g.weight(f"last_{kept}", [-kept], np.int64), g.weight("end", [np.iinfo(np.int64).max], np.int64)
+    axes = g.weight("axis_frames" if axis == 3 else "axis_samples", [axis], np.int64)
+    return g.add("Slice", x, *bounds, axes, name=name)
 
 
 @torch.no_grad()
@@ -279,10 +297,11 @@ def _head(g: _Graph, logits: str, variant: Variant, K: int) -> None:
     g.add("Div", g.weight("k", float(K)), denominator, name="vacuity")
 
 
-def _front_end(g: _Graph, audio: str, fe: FrontEnd) -> str:
+def _mfcc(g: _Graph, audio: str, fe: FrontEnd) -> str:
     """MFCC as convolutions: windowed Fourier basis with the hop as stride, mel filters and DCT as 1×1.
 
-    A convolution runs everywhere that ONNX does; the DFT and STFT operators do not. Returns [batch, n_mfcc, 1, frames].
+    A convolution runs everywhere that ONNX does; the DFT and STFT operators do not. Returns [batch, n_mfcc, 1, frames],
+    all complete frames.
     """
     angle = 2 * np.pi * np.outer(np.arange(fe.n_fft // 2 + 1), np.arange(fe.window)) / fe.n_fft
     basis = np.concatenate([np.cos(angle), np.sin(angle)]) * np.hanning(fe.window)  # [2 · bins, window]
@@ -294,8 +313,7 @@ def _front_end(g: _Graph, audio: str, fe: FrontEnd) -> str:
     energies = g.add("Conv", squares, g.weight("mel_weight", mel[:, :, None, None]), name="mel", kernel_shape=[1, 1])
     log_mel = g.add("Log", g.add("Max", energies, g.weight("log_floor", fe.log_floor), name="floored"), name="log_mel")
     dct = dct_matrix(fe.n_mels, fe.n_mfcc).T[:, :, None, None]
-    mfcc = g.add("Conv", log_mel, g.weight("dct_weight", dct), name="mfcc_frames", kernel_shape=[1, 1])
-    return _centred(g, mfcc, fe)
+    return g.add("Conv", log_mel, g.weight("dct_weight", dct), name="mfcc_frames", kernel_shape=[1, 1])
 
 
 def _centred(g: _Graph, mfcc: str, fe: FrontEnd) -> str:

@@ -68,7 +68,8 @@ def package(
     Parameters
     ----------
     out : the file NAME.onnx, which gives the model its name; the card lies beside it with the suffix .md, and, with
-        `with_front_end`, a second file `NAME.audio.onnx` that takes samples instead of MFCC. The answers on each split
+        `with_front_end`, forms of it that take samples instead of MFCC: `NAME.audio.onnx` for clips and, where the
+        network has no padding, `NAME.audio.step.onnx` for streams. The answers on each split
         go to the run's folder.
     negatives : what the recordings without words were, for the card.
     overwrite : also where `out` is a file of another recipe.
@@ -148,6 +149,9 @@ def write_models(checkpoint: Checkpoint, metadata: Metadata, out: Path, *, with_
         save_model(build_step_model(checkpoint.network, metadata), out.with_suffix(STEP_SUFFIX))
     if with_front_end:
         save_model(build_model(checkpoint.network, metadata, with_front_end=True), out.with_suffix(".audio.onnx"))
+    if with_front_end and metadata.padding == "valid":
+        step = build_step_model(checkpoint.network, metadata, with_front_end=True)
+        save_model(step, out.with_suffix(f".audio{STEP_SUFFIX}"))
 
 
 def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:

@@ -381,7 +381,7 @@ class TestCalibrate:
         texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
         assert "words missed" in texts
 
-    @pytest.mark.parametrize("form", [".step.onnx", ".audio.onnx"])
+    @pytest.mark.parametrize("form", [".step.onnx", ".audio.onnx", ".audio.step.onnx"])
     def test_the_other_forms_of_the_model_are_calibrated_with_it(self, form: str) -> None:
         Path("tiny.onnx").with_suffix(form).write_bytes(Path("tiny.onnx").read_bytes())
         calibrate("--smoothing", "0.2")

@@ -22,7 +22,9 @@ from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.features import FrontEnd, mfcc, pad
 from kws_edge.model.keyword_model import MODELS, KeywordModel
 from kws_edge.model.metadata import Metadata
+from kws_edge.model.runtime import zero_states
 from kws_edge.model.variants import VARIANTS, Variant
+from kws_edge.stream.trace import trace
 from kws_export.graph.build import OUTPUTS, build_model, build_step_model, load_model, save_model
 from kws_export.network.head import evidential_head
 from kws_export.network.matchboxnet import MatchboxNet
@@ -422,3 +424,46 @@ def test_the_step_form_is_self_contained_and_standard(unpadded: MatchboxNet) -> 
 def test_a_padded_network_has_no_step_form(network: MatchboxNet) -> None:
     with pytest.raises(SettingError, match='padding "same"'):
         build_step_model(network, METADATA)
+
+
+# --- the same, from samples
+
+
+def audio_steps(model: bytes, samples: np.ndarray, step: int) -> dict[int, np.ndarray]:
+    """α after each step: how many samples were given so far → float32 [K].
+
+    The first step is of the size that makes windows end where those of `kws_edge.stream` do.
+    """
+    running = session(model)
+    states = zero_states(running)
+    found = {}
+    start, end = 0, (20_720 + 80) % step or step
+    while end <= len(samples):
+        inputs = {"audio": samples[None, start:end], **states}
+        alpha, *following = running.run(["alpha", *(name.replace("state_", "next_", 1) for name in states)], inputs)
+        states = dict(zip(states, following, strict=True))
+        found[end] = alpha[0]
+        start, end = end, end + step
+    return found
+
+
+@pytest.mark.parametrize("step", [160, 480, 1600])
+def test_steps_of_samples_give_what_a_stream_of_the_device_gives(
+    unpadded: MatchboxNet, clips: list[np.ndarray], tmp_path: Path, step: int
+) -> None:
+    sound = np.concatenate(clips[:4]) + np.float32(0.05)  # a constant is no sound, and must not matter to the gate
+    path = tmp_path / "unpadded.onnx"
+    save_model(build_model(unpadded, replace(METADATA, padding="valid")), path)
+    hops = trace(KeywordModel.load(path), [sound], step / 16_000)
+    steps = audio_steps(build_step_model(unpadded, METADATA, with_front_end=True).SerializeToString(), sound, step)
+    heard = np.flatnonzero(hops.heard)
+    assert len(heard) > 5
+    for i in heard[:: max(1, len(heard) // 50)]:
+        end = round(float(hops.time[i]) * 16_000) + 80  # the last 80 samples are not yet in a frame
+        np.testing.assert_allclose(steps[end], hops.alpha[i], rtol=2e-3, atol=1e-3)
+
+
+def test_the_step_form_with_front_end_is_standard_too(unpadded: MatchboxNet) -> None:
+    model = build_step_model(unpadded, METADATA, with_front_end=True)
+    assert {node.op_type for node in model.graph.node} <= OPERATORS | {"Concat", "Slice"}
+    assert {node.domain for node in model.graph.node} == {""}

@@ -4,13 +4,15 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime as ort
 import pytest
 import soundfile as sf
+import tiny_model
 import tone_words
 from click.testing import CliRunner
 from paths import ROOT
@@ -23,8 +25,9 @@ from kws_edge.model.metadata import Metadata
 from kws_export.cli import main
 from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import Scored
+from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.release import runtimes
-from kws_export.release.package import package
+from kws_export.release.package import package, write_models
 from kws_export.training.checkpoint import load_checkpoint
 
 WORDS = tuple(tone_words.SWEEPS)
@@ -288,3 +291,11 @@ def test_a_difference_between_torch_and_the_file_stops_the_export(
 def test_a_name_that_is_no_onnx_file_is_refused(exported: Exported, tones: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"card\.md; expected a name that ends in \.onnx"):
         package(exported.run / "best.pt", tones, tmp_path / "card.md", cache=tones.parent / "cache")
+
+
+def test_a_network_without_padding_gets_every_form_of_the_file(tmp_path: Path) -> None:
+    network = MatchboxNet(2, padding="valid")
+    metadata = replace(tiny_model.METADATA, padding="valid", labels=("a", "b"))
+    write_models(SimpleNamespace(network=network), metadata, tmp_path / "m.onnx", with_front_end=True)  # type: ignore[arg-type]
+    forms = ["m.audio.onnx", "m.audio.step.onnx", "m.onnx", "m.step.onnx"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == forms

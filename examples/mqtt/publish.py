@@ -1,0 +1,94 @@
+"""Words to an MQTT broker, with Home Assistant's discovery: the words then appear there as an event entity.
+
+    pip install '.[mic]' 'paho-mqtt>=2'
+    python examples/mqtt/publish.py --host homeassistant.local --name kitchen --user ... --password-file ...
+
+Topics, for --name kitchen:
+
+    kws-edge/kitchen/event      each word: {"event_type": "yes", "probability": ..., "entropy": ..., ...}
+    kws-edge/kitchen/status     "online" while it listens, else "offline" (from the broker, if the connection breaks)
+    homeassistant/event/kws-edge-kitchen/words/config       what Home Assistant needs to know, kept by the broker
+
+Abstentions are not published unless --abstentions is given; their event_type is "not_sure". In Home Assistant, an
+automation triggers on the state of event.kitchen_words and looks at its attribute event_type.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+
+from kws_edge import Event, KeywordModel, KwsEdgeError, Microphone, Spotter, WavFile
+
+NOT_SURE = "not_sure"
+
+
+def discovery(name: str, words: list[str]) -> dict[str, Any]:
+    """What Home Assistant reads to make an event entity of the words."""
+    return {
+        "name": "words",
+        "unique_id": f"kws-edge-{name}",
+        "state_topic": f"kws-edge/{name}/event",
+        "availability_topic": f"kws-edge/{name}/status",
+        "event_types": [*words, NOT_SURE],
+        "icon": "mdi:microphone-message",
+        "device": {"identifiers": [f"kws-edge-{name}"], "name": name, "manufacturer": "kws-edge"},
+    }
+
+
+def message(event: Event) -> dict[str, Any]:
+    """An event as Home Assistant takes it: event_type, and attributes."""
+    numbers = {key: round(getattr(event, key), 4) for key in ("probability", "entropy", "vacuity", "start", "end")}
+    reason = None if event.reason is None else event.reason.value
+    return {"event_type": event.label or NOT_SURE, "guess": event.guess, "reason": reason, **numbers}
+
+
+def connect(given: argparse.Namespace) -> mqtt.Client:
+    """A connection that comes back by itself, and whose end the broker announces."""
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"kws-edge-{given.name}")
+    status = f"kws-edge/{given.name}/status"
+    client.will_set(status, "offline", qos=1, retain=True)
+    if given.user:
+        password = Path(given.password_file).read_text(encoding="utf-8").strip() if given.password_file else None
+        client.username_pw_set(given.user, password)
+    client.on_connect = lambda client, *_: client.publish(status, "online", qos=1, retain=True)
+    client.connect(given.host, given.port)
+    client.loop_start()
+    return client
+
+
+def main() -> None:
+    """Publish until the recording ends, or Ctrl-C."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", default="127.0.0.1", help="of the broker  [127.0.0.1]")
+    parser.add_argument("--port", type=int, default=1883)
+    parser.add_argument("--user")
+    parser.add_argument("--password-file", help="a file with the password, so that no list of processes shows it")
+    parser.add_argument("--name", default="kws-edge", help="of this device, as in topics: letters, digits, - and _")
+    parser.add_argument("--words", help="as in yes,no  [all that the model knows]")
+    parser.add_argument("--abstentions", action="store_true", help='publish "not sure" too')
+    parser.add_argument("--replay", help="a recording instead of the microphone")
+    given = parser.parse_args()
+    try:
+        words = given.words.split(",") if given.words else None
+        spotter = Spotter(KeywordModel.load(), words=words)
+        client = connect(given)
+        config = json.dumps(discovery(given.name, list(spotter.words)))
+        client.publish(f"homeassistant/event/kws-edge-{given.name}/words/config", config, qos=1, retain=True)
+        for event in spotter.listen(WavFile(given.replay) if given.replay else Microphone()):
+            if event.label or given.abstentions:
+                client.publish(f"kws-edge/{given.name}/event", json.dumps(message(event)), qos=1)
+        last = client.publish(f"kws-edge/{given.name}/status", "offline", qos=1, retain=True)
+        last.wait_for_publish(10)
+        client.disconnect()
+        client.loop_stop()
+    except (KwsEdgeError, OSError) as error:
+        raise SystemExit(f"error: {error}") from None
+    except KeyboardInterrupt:
+        pass  # the broker says "offline"
+
+
+if __name__ == "__main__":
+    main()
