@@ -97,7 +97,7 @@ def test_files_without_the_float_weights_are_refused(tmp_path: Path) -> None:
 def test_a_run_starts_from_an_exported_model(tones: Path, tmp_path: Path) -> None:
     first = tone_words.trainer(tones, tmp_path / "first", tone_words.recipe())
     accuracy = tone_words.run(first)[-1].validation_accuracy
-    metadata = replace(tiny_model.METADATA, labels=first.labels)
+    metadata = replace(tiny_model.METADATA, labels=first.data.labels)
     save_model(build_model(first.model, metadata), tmp_path / "first.onnx")
     recipe = tone_words.recipe(start=str(tmp_path / "first.onnx"), peak_lr=1e-4, final_lr=0.0, epochs=1)
     second = tone_words.run(tone_words.trainer(tones, tmp_path / "second", recipe))
@@ -117,7 +117,7 @@ def test_words_in_common_keep_their_outputs_and_the_others_start_anew(
     )
     old, new = first.model.classifier, second.model.classifier
     for row, label in enumerate(("rise", "low", "fall")):
-        kept = label in first.labels and torch.equal(new.weight[row], old.weight[first.labels.index(label)])
+        kept = label in first.data.labels and torch.equal(new.weight[row], old.weight[first.data.labels.index(label)])
         assert kept == (label != "rise")
     assert torch.equal(second.model.prologue.pointwise, first.model.prologue.pointwise)
     assert "does not know rise: these outputs start from random weights" in caplog.text
