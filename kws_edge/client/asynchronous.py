@@ -156,9 +156,16 @@ class AsyncClient:
         while True:
             try:
                 with reaching(self._address.url):
-                    return request.answer(await self._http.request(**request.options()))
+                    return await self._answer(request)
             except ServerError as error:
                 await asyncio.sleep(patience.wait(error))
+
+    async def _answer(self, request: wire.Request[T]) -> T:
+        body = wire.Body(self._address.url)
+        async with self._http.stream(**request.options()) as response:
+            async for piece in response.aiter_raw():
+                body.add(piece)
+        return request.answer(response, bytes(body.data))
 
     async def _open(self, parameters: dict[str, Any]) -> tuple["ClientConnection", Hello, contextlib.AsyncExitStack]:
         """A stream that the server has said hello to, and what closes it."""

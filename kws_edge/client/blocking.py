@@ -188,9 +188,16 @@ class Client:
         while True:
             try:
                 with reaching(self._address.url):
-                    return request.answer(self._http.request(**request.options()))
+                    return self._answer(request)
             except ServerError as error:
                 time.sleep(patience.wait(error))
+
+    def _answer(self, request: wire.Request[T]) -> T:
+        body = wire.Body(self._address.url)
+        with self._http.stream(**request.options()) as response:
+            for piece in response.iter_raw():
+                body.add(piece)
+        return request.answer(response, bytes(body.data))
 
     def _open(self, parameters: dict[str, Any]) -> tuple["ClientConnection", Hello, contextlib.ExitStack]:
         """A stream that the server has said hello to, and what closes it."""

@@ -6,7 +6,9 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
+from kws_edge.client.proxy import proxy_of
 from kws_edge.errors import AudioError, KwsEdgeError, SettingError
 
 if TYPE_CHECKING:
@@ -70,8 +72,17 @@ def error_of(problem: Mapping[str, Any], after: float | None = None, name: str =
 def foreign(url: str, status: int, headers: Mapping[str, str]) -> ServerError:
     """The error that an answer is which is no kws-edge server's; its status may say that the proxy before one waits."""
     code = {429: "too-many-requests", 503: "overloaded"}.get(status, "unreachable")
-    message = f"{url}: status {status} from something else; expected a kws-edge server there"
+    via = _via(url)
+    message = f"{url}: status {status} from {via or 'something else'}; expected a kws-edge server there"
     return ServerError(message, code, retry_after(headers))
+
+
+def foreign_error(url: str, status: int, headers: Mapping[str, str], name: str) -> KwsEdgeError:
+    """The same, or an AudioError where something before the server takes no file as large as this."""
+    if status != 413:
+        return foreign(url, status, headers)
+    what = "something before the server takes no body of that size"
+    return AudioError(named(f"{what}; expected a shorter clip, or a larger limit there, as client_max_body_size", name))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -142,9 +153,22 @@ def reaching(url: str) -> Iterator[None]:
 
 def _unreachable(url: str, why: str) -> ServerError:
     """The error that a connection is which cannot be made, or was cut off."""
+    via = _via(url)
+    if via:
+        host = urlsplit(url).hostname
+        return ServerError(f"{url}: {why}; expected {via} to lead there, or no_proxy={host}")
     plain = url.startswith("https:") and "SSL" in why and "CERTIFICATE" not in why
     expected = f"TLS there, or http{url.removeprefix('https')}" if plain else "a kws-edge server there"
     return ServerError(f"{url}: {why}; expected {expected}")
+
+
+def _via(url: str) -> str | None:
+    """The proxy between, in words."""
+    try:
+        proxy = proxy_of(url)
+    except SettingError:
+        return None
+    return None if proxy is None else str(proxy)
 
 
 def _denied(url: str, response: "Response") -> KwsEdgeError:

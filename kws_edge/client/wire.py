@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.sources import Block
-from kws_edge.client.errors import another_version, error_of, foreign, named, retry_after
+from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after
+from kws_edge.client.proxy import proxy_of
 from kws_edge.errors import AudioError, SettingError, lacking
 from kws_edge.model.prediction import Prediction, Reason
 from kws_edge.stream.events import Event
@@ -29,6 +30,7 @@ Clip: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO | npt.NDArray[Any]
 T = TypeVar("T")
 
 TIMEOUT: Final = 30.0  # s, for an answer, and for a connection
+MOST_ANSWER: Final = 2**24  # bytes of an answer
 FINISH: Final = json.dumps({"type": "finish"})
 END: Final = object()
 
@@ -78,11 +80,13 @@ class Address:
     url : without a slash at its end.
     headers : with the key, where there is one.
     timeout : seconds for a connection, and for each answer.
+    proxy : URL of the one between, by the environment.
     """
 
     url: str
     headers: Mapping[str, str]
     timeout: float
+    proxy: str | None = None
 
     @classmethod
     def of(cls, url: str, key: str | None, timeout: float) -> "Address":
@@ -100,11 +104,24 @@ class Address:
             raise SettingError(f"server {url!r}; expected http://HOST:PORT or https://HOST")
         if key is not None and not re.fullmatch(r"[!-~]+", key):
             raise SettingError("the API key has spaces or other characters that no header can carry, or none at all")
-        return cls(url.rstrip("/"), {} if key is None else {"Authorization": f"Bearer {key}"}, timeout)
+        proxy = proxy_of(url)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return cls(url.rstrip("/"), headers, timeout, proxy and proxy.url)
 
     def http_options(self) -> dict[str, Any]:
         """For httpx.Client or httpx.AsyncClient."""
-        return {"base_url": self.url, "headers": self.headers, "timeout": self.timeout}
+        # No answer is worth compressing, and one that is may be of any size.
+        headers = {**self.headers, "Accept-Encoding": "identity"}
+        import httpx
+
+        return {
+            "base_url": self.url,
+            "headers": headers,
+            "timeout": self.timeout,
+            "proxy": self.proxy,
+            "trust_env": False,  # or httpx would fail over the variables of proxies that are not for this address
+            "verify": httpx.create_ssl_context(),
+        }
 
     def stream_options(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """For either `connect` of websockets; parameters that are None are left to the server."""
@@ -115,6 +132,7 @@ class Address:
             "open_timeout": self.timeout,
             "close_timeout": _CLOSE_TIMEOUT,
             "compression": None,
+            "proxy": self.proxy,
         }
 
 
@@ -140,21 +158,38 @@ class Request(Generic[T]):
         options: dict[str, Any] = {"method": self.method, "url": f"/v1/{self.path}", "params": self.params}
         return options | ({"files": self.files} if self.files else {})
 
-    def answer(self, response: "httpx.Response") -> T:
-        """What the response says, or the error that it tells of."""
+    def answer(self, response: "httpx.Response", raw: bytes) -> T:
+        """What the response and its bytes say, or the error that they tell of."""
         url = str(response.url.copy_with(query=None))
         try:
-            body = response.json()
-        except ValueError:
+            body = None if "Content-Encoding" in response.headers else json.loads(raw)
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict) or not (response.is_success or "type" in body):
-            raise foreign(url, response.status_code, response.headers)
+            raise foreign_error(url, response.status_code, response.headers, self.name)
         if not response.is_success:
             raise error_of(body, retry_after(response.headers), self.name, url)
         try:
             return self.read(body)
         except (KeyError, TypeError, AttributeError, ValueError) as e:
             raise another_version(e) from None
+
+
+class Body:
+    """An answer as it arrives, up to `MOST_ANSWER`."""
+
+    def __init__(self, url: str) -> None:
+        """Begin, with the URL for messages."""
+        self._url = url
+        self.data = bytearray()
+
+    def add(self, piece: bytes) -> None:
+        """Take a piece; raises ServerError where it becomes more than any answer has."""
+        self.data += piece
+        if len(self.data) > MOST_ANSWER:
+            raise ServerError(
+                f"{self._url}: an answer of over {MOST_ANSWER >> 20} MiB; expected a kws-edge server there"
+            )
 
 
 def classify(

@@ -107,6 +107,9 @@ class Settings(BaseSettings):
         description="Processes that share the port; each has its own models, threads and limits, so that all limits "
         "(queue, uploads, streams, rate) are per process.",
     )
+    hang_timeout: Seconds = Field(
+        30, ge=2, le=3600, description="Time without a sign of life after which one of several processes is replaced."
+    )
     workers: int | None = Field(
         None,
         ge=1,

@@ -1,8 +1,13 @@
 """`serve`, with one process or several, which a parent that loads nothing starts, watches and ends.
 
-Parent and process have a pipe. The process sends None once it takes connections, or the error for which it cannot. Its
-end tells the parent that the process has ended, and the process that its parent has; whatever else comes to the process
-means: stop at once.
+Parent and process have a pipe. The process sends None once it takes connections, or the error for which it cannot, and
+then `BEAT` every second from its event loop: one that is silent hangs. Its end tells the parent that the process has
+ended, and the process that its parent has; whatever else comes to the process means: stop at once.
+
+uvicorn has a supervisor too (`--workers`), which was compared, as of 0.54. There all processes accept from one socket,
+so that the first to wake takes most of a burst; a thread answers for a process, also where its event loop hangs; one
+that cannot start is started again at once and for ever, or ends all others; one that does not stop is waited for for
+ever; metrics of several, or a port that is kept while models load, it does not know. Hence this one.
 """
 
 import contextlib
@@ -28,7 +33,11 @@ from prometheus_client.multiprocess import mark_process_dead
 from kws_edge.errors import KwsEdgeError, SettingError
 from kws_edge.server.log import configure_logging, warn_of_mistyped_variables
 from kws_edge.server.processes.listening import announce, another, reserved
+from kws_edge.server.processes.numbers import ROOM, trim
 from kws_edge.server.settings import Settings
+
+BEAT: Final = "beat"
+"""What a process sends again and again while its event loop goes round and its threads get on."""
 
 _log = logging.getLogger("kws_edge.server")
 
@@ -38,11 +47,17 @@ METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 _MEMORY: Final = Path("/dev/shm")
 """Where Linux has a file system in memory: numbers that change all the time would wear out a board's card."""
 
-_METRICS_BYTES: Final = 2**22
-"""What one process's numbers may take there: a file system that is full would end it in the middle of a request."""
+_AGAIN, _MOST_AGAIN = 1.0, 30.0
+"""Seconds between two starts in the place of one process: at least, and after many that failed."""
 
-_AGAIN: Final = 1.0
-"""Seconds between two starts in the place of one process, at least."""
+_TRIES: Final = 3
+"""Starts in a row that may fail, where no process serves that would have to end."""
+
+_START: Final = 120.0
+"""Seconds after which a process that does not serve yet hangs."""
+
+_ASLEEP: Final = 5.0
+"""Seconds by which the parent wakes too late where it, and perhaps all, were stopped for a while."""
 
 _MARGIN: Final = 8.0
 """Seconds after which a process that was told to stop, and had its time for it, hangs and is killed."""
@@ -78,7 +93,9 @@ def serve(settings: Settings) -> None:
 class _Child:
     process: SpawnProcess
     began: float
+    heard: float
     ready: bool = False
+    killed: bool = False
 
 
 class _Processes:
@@ -88,6 +105,7 @@ class _Processes:
         self._settings, self._sock, self._folder, self._signals = settings, sock, folder, signals
         self._children: dict[Connection, _Child] = {}
         self._due = [0.0] * settings.processes  # when each that lacks is to be started
+        self._failed_starts = 0
         self._announced = False
         self._signal = 0
         self._deadline = math.inf  # when those that were told to stop are killed
@@ -102,8 +120,9 @@ class _Processes:
                     self._start()
                 if self._deadline <= time.monotonic():
                     self._kill()
-                next_step = min([*self._due, self._deadline])
-                pause = None if next_step == math.inf else max(0.0, next_step - time.monotonic())
+                next_step = min([*self._due, self._deadline, *map(self._limit, self._children.values())])
+                began = time.monotonic()
+                pause = None if next_step == math.inf else max(0.0, next_step - began)
                 ready = wait([self._signals, *self._children], pause)
                 if self._signals in ready:  # first: systemd sends a SIGTERM to all, which they may obey sooner
                     for number in self._signals.recv(64):
@@ -111,6 +130,7 @@ class _Processes:
                 for line in ready:
                     if isinstance(line, Connection):
                         self._hear(line)
+                self._end_those_that_hang(late=time.monotonic() - began - (pause or 0.0))
         finally:
             self._kill()  # none, unless this failed
         if self._failure:
@@ -145,19 +165,26 @@ class _Processes:
                 raise
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        self._children[here] = _Child(process, began=time.monotonic())
+        now = time.monotonic()
+        self._children[here] = _Child(process, began=now, heard=now)
 
     def _hear(self, line: Connection) -> None:
         """What a child says, or that it has ended."""
+        child = self._children[line]
         try:
-            error = line.recv()
+            said = line.recv()
         except (EOFError, OSError):
             self._end(line, self._children.pop(line))
             return
-        if error:
-            self._fail(error)
+        child.heard = time.monotonic()
+        if said == BEAT:
             return
-        self._children[line].ready = True
+        if said:
+            self._try_again(child, said, str(said))
+            child.killed = True  # it ends by itself; its end is no news
+            return
+        child.ready = True
+        self._failed_starts = 0
         if not self._announced and not self._due and all(child.ready for child in self._children.values()):
             self._announced = True
             announce(self._sock, self._settings)
@@ -165,6 +192,7 @@ class _Processes:
     def _end(self, line: Connection, child: _Child) -> None:
         child.process.join()
         mark_process_dead(child.process.pid, self._folder)  # type: ignore[no-untyped-call]
+        trim(self._folder, child.process.pid or 0)
         line.close()
         status = child.process.exitcode
         said = f"process {child.process.pid} ended with exit code {status}"
@@ -174,13 +202,55 @@ class _Processes:
         elif child.ready:
             _log.error(f"{said}; another takes its place")
             self._due.append(child.began + _AGAIN)
+        elif child.killed:
+            pass
         elif status == 0:  # it had a SIGTERM, which the parent is still to have
             self._obey(signal.SIGTERM)
         elif status == -signal.SIGKILL:
             most = f"--processes {self._settings.processes}"
-            self._fail(KwsEdgeError(f"{said} (killed) before it could serve; expected memory for {most}: give fewer"))
+            self._try_again(
+                child, None, f"{said} (killed) before it could serve; expected memory for {most}: give fewer"
+            )
         else:
-            self._fail(KwsEdgeError(f"{said} before it could serve; its log, above, may say why"))
+            self._try_again(child, None, f"{said} before it could serve; its log, above, may say why")
+
+    def _try_again(self, child: _Child, error: KwsEdgeError | None, said: str) -> None:
+        """After a start that failed: again, later each time, unless nothing would be lost by giving up.
+
+        At the beginning an error, as of a model, ends the program at once, and what may pass after some tries. Later,
+        those that serve go on, and the others are tried again for as long as there are any.
+        """
+        if self._stopping:
+            return
+        self._failed_starts += 1
+        serving = any(other.ready for other in self._children.values())
+        lost = not self._announced or not serving
+        if lost and (error or self._failed_starts > _TRIES):
+            self._fail(error or KwsEdgeError(said))
+            return
+        pause = min(_MOST_AGAIN, _AGAIN * 2 ** min(self._failed_starts - 1, 10))
+        _log.error(f"{said}; trying again in {pause:g} s")
+        self._due.append(time.monotonic() + pause)
+
+    def _limit(self, child: _Child) -> float:
+        """When a process hangs that is not heard by then."""
+        if self._stopping or child.killed:
+            return math.inf
+        return child.heard + self._settings.hang_timeout if child.ready else child.began + _START
+
+    def _end_those_that_hang(self, late: float) -> None:
+        now = time.monotonic()
+        for child in self._children.values():
+            if late > _ASLEEP:
+                child.heard = now  # it may have been asleep as well
+            elif self._limit(child) <= now:
+                what = f"{now - child.heard:.0f} s" if child.ready else f"{now - child.began:.0f} s, and never served,"
+                _log.error(f"process {child.process.pid} says nothing for {what} and is killed")
+                child.killed = not child.ready
+                child.heard = now + _START  # its end comes first
+                child.process.kill()
+                if child.killed:
+                    self._try_again(child, None, f"process {child.process.pid} hangs before it could serve")
 
     @property
     def _stopping(self) -> bool:
@@ -227,7 +297,7 @@ def _serve_one(settings: Settings, sock: socket.socket, parent: Connection, fold
 def _metrics_folder(settings: Settings) -> Iterator[str]:
     """A folder for the numbers of all processes, named in the environment that they will have."""
     before = os.environ.get(METRICS_FOLDER)
-    usable = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > settings.processes * _METRICS_BYTES
+    usable = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 2 * settings.processes * ROOM
     try:
         folder = tempfile.TemporaryDirectory(
             prefix="kws-edge-", dir=_MEMORY if usable else None, ignore_cleanup_errors=True

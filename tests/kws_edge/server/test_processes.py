@@ -31,6 +31,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("models"))
 
 
+def heed_hang_up() -> None:
+    """Under nohup the signal is ignored, and every program that is started inherits that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Server:
     """A server of two processes, in a group of its own as a terminal would give it, and its log."""
 
@@ -38,7 +43,13 @@ class Server:
         code = "from kws_edge.cli import main; main()"
         given = ["--port", "0", "--processes", "2", *arguments]  # of an option that is given twice, the last counts
         command = [sys.executable, "-c", code, "serve", *given]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.process = subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=heed_hang_up,  # noqa: PLW1509
+        )
         self.text: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -302,18 +313,110 @@ def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
     assert server.logged("listening") == []
 
 
-def test_a_process_whose_place_cannot_be_taken_stops_the_server(tmp_path: Path) -> None:
+def test_a_process_whose_place_cannot_be_taken_is_tried_again_while_the_others_serve(tmp_path: Path) -> None:
+    model = save(tmp_path)
+    whole = model.read_bytes()
+    with serving("--models", str(model)) as server:
+        url = server.url
+        before = instances(url)
+        model.write_bytes(b"no model")
+        os.kill(server.started[0], signal.SIGKILL)
+        wait_for(lambda: any("tiny.onnx" in line["message"] for line in server.logged("")))
+        assert httpx.get(f"{url}/health/live", timeout=PATIENT).status_code == 200
+        model.write_bytes(whole)
+        wait_for(lambda: instance(url) not in before)
+        server.process.terminate()
+        assert server.end() == ""
+        assert server.process.returncode == 0
+
+
+def test_without_any_process_that_serves_a_model_that_is_gone_stops_the_server(tmp_path: Path) -> None:
     model = save(tmp_path)
     with serving("--models", str(model)) as server:
         url = server.url
         model.write_bytes(b"no model")
-        os.kill(server.started[0], signal.SIGKILL)
+        for pid in server.started:
+            os.kill(pid, signal.SIGKILL)
         said = server.end()
         assert server.process.returncode == 2
     assert said.startswith("Error: ")
     assert "tiny.onnx" in said
     assert said.count("\n") == 1
     assert port_is_free(url)
+
+
+def test_a_process_that_is_killed_while_it_starts_is_tried_again_and_the_others_serve(path: Path) -> None:
+    with serving("--models", str(path)) as server:
+        wait_for(lambda: len(children(server.process.pid)) == 2)
+        os.kill(children(server.process.pid)[0], signal.SIGKILL)
+        assert len(instances(server.url)) == 2
+        assert server.logged("process")[0]["message"].endswith("trying again in 1 s")
+        served = server.started
+        os.kill(served[0], signal.SIGKILL)
+        wait_for(lambda: set(children(server.process.pid)) - set(served))
+        (starting,) = set(children(server.process.pid)) - set(served)
+        os.kill(starting, signal.SIGKILL)
+        wait_for(lambda: len(server.logged("process")) >= 3)
+        assert httpx.get(f"{server.url}/health/live", timeout=PATIENT).status_code == 200
+        assert len(instances(server.url)) == 2
+
+
+def test_a_process_that_hangs_is_replaced(path: Path) -> None:
+    with serving("--models", str(path), "--hang-timeout", "2") as server:
+        url = server.url
+        before = instances(url)
+        hung = server.started[0]
+        os.kill(hung, signal.SIGSTOP)
+        wait_for(lambda: server.logged(f"process {hung} says nothing for"))
+        wait_for(lambda: len(server.started) == 3)
+        wait_for(lambda: instance(url) not in before)
+        server.process.terminate()
+        assert server.end() == ""
+        assert server.process.returncode == 0
+
+
+def test_after_a_pause_of_all_of_them_none_is_replaced(path: Path) -> None:
+    with serving("--models", str(path), "--hang-timeout", "2") as server:
+        url = server.url
+        group = [server.process.pid, *server.started]
+        for pid in group:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(8)
+        for pid in group:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(1)
+        assert len(instances(url)) == 2
+        assert server.logged("process") == []
+
+
+def test_numbers_have_their_room_before_they_are_written(path: Path) -> None:
+    with serving("--models", str(path)) as server:
+        assert server.url
+        environment = Path(f"/proc/{server.started[0]}/environ").read_bytes().split(b"\0")
+        (folder,) = [
+            Path(os.fsdecode(line[25:])) for line in environment if line.startswith(b"PROMETHEUS_MULTIPROC_DIR")
+        ]
+        files = list(folder.glob(f"*_{server.started[0]}.db"))
+        assert len(files) == 3
+        assert all(file.stat().st_blocks * 512 >= file.stat().st_size == 2**20 for file in files)
+        os.kill(server.started[0], signal.SIGKILL)
+        wait_for(lambda: sum(file.stat().st_size for file in files if file.exists()) < 2**17)
+
+
+def test_hang_up_is_ignored_where_it_was_ignored_before(path: Path) -> None:
+    code = "from kws_edge.cli import main; main()"
+    command = ["nohup", sys.executable, "-c", code, "serve", "--port", "0", "--processes", "2", "--models", str(path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stderr
+        lines = (json.loads(line) for line in process.stderr if line.startswith("{"))
+        url = next(line["url"] for line in lines if line["message"] == "listening")
+        os.killpg(process.pid, signal.SIGHUP)
+        time.sleep(1)
+        assert len(instances(url)) == 2
+    finally:
+        process.terminate()
+        process.wait(PATIENT)
 
 
 def test_processes_that_are_killed_at_their_start_stop_the_server(path: Path) -> None:

@@ -1,0 +1,52 @@
+"""The proxy that the environment names for an address: what stands between is what errors have to name."""
+
+import importlib.util
+import urllib.request
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from kws_edge.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy.
+
+    Attributes
+    ----------
+    variable : which names it, as HTTP_PROXY.
+    url : of it, as it is there.
+    """
+
+    variable: str
+    url: str
+
+    def __str__(self) -> str:
+        """Both, without a password."""
+        parsed = urlsplit(self.url)
+        address = parsed._replace(netloc=parsed.netloc.rpartition("@")[2]).geturl()
+        return f"the proxy {address} of the variable {self.variable}"
+
+
+def proxy_of(url: str) -> Proxy | None:
+    """The proxy for a server, by the rules of urllib, which are those of most programs; None where there is none.
+
+    Raises
+    ------
+    SettingError : it is of a kind that cannot be used here.
+    """
+    parsed = urlsplit(url)
+    proxies = urllib.request.getproxies()
+    kind = next((kind for kind in (parsed.scheme, "all") if proxies.get(kind)), None)
+    if kind is None or urllib.request.proxy_bypass(parsed.netloc.rpartition("@")[2]):
+        return None
+    address = proxies[kind] if "://" in proxies[kind] else f"http://{proxies[kind]}"
+    proxy = Proxy(f"{kind}_proxy", address)
+    scheme = urlsplit(address).scheme
+    socks = scheme in ("socks5", "socks5h")
+    if socks and all(map(importlib.util.find_spec, ("socksio", "python_socks"))):
+        return proxy
+    if scheme not in ("http", "https"):
+        needs = "which needs the packages socksio and python-socks" if socks else "of a kind that is not supported"
+        raise SettingError(f"{proxy}, {needs}; expected http://HOST:PORT there, or no_proxy={parsed.hostname}")
+    return proxy
