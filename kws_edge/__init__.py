@@ -25,7 +25,8 @@ from kws_edge.errors import (
 )
 
 if TYPE_CHECKING:
-    from kws_edge.audio.microphone import InputDevice, Microphone, input_devices
+    from kws_edge.audio.devices import InputDevice, input_devices
+    from kws_edge.audio.microphone import Microphone
     from kws_edge.audio.sources import Block, StandardInput, WavFile
     from kws_edge.model.keyword_model import KeywordModel, Outputs, shipped_models
     from kws_edge.model.metadata import Metadata
@@ -70,7 +71,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 _HOMES = {
     "Block": "kws_edge.audio.sources",
     "Event": "kws_edge.stream.decision",
-    "InputDevice": "kws_edge.audio.microphone",
+    "InputDevice": "kws_edge.audio.devices",
     "KeywordModel": "kws_edge.model.keyword_model",
     "Metadata": "kws_edge.model.metadata",
     "Microphone": "kws_edge.audio.microphone",
@@ -83,7 +84,7 @@ _HOMES = {
     "StreamSettings": "kws_edge.stream.decision",
     "WavFile": "kws_edge.audio.sources",
     "available_providers": "kws_edge.model.runtime",
-    "input_devices": "kws_edge.audio.microphone",
+    "input_devices": "kws_edge.audio.devices",
     "shipped_models": "kws_edge.model.keyword_model",
 }
 

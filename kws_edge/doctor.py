@@ -4,6 +4,7 @@ Each check runs on its own: one that breaks is a finding, and the others still r
 for another processor does, is tried in a process of its own.
 """
 
+import errno
 import io
 import re
 import subprocess
@@ -29,6 +30,8 @@ _ENOUGH_MB = 150  # for one program that listens, and the system beside it
 _QUIET, _LOUD = -60.0, -3.0  # dBFS
 _IR_VERSION, _GRAPH, _OPSET_IMPORT, _VERSION = 1, 7, 8, 2  # fields of ModelProto and OperatorSetIdProto
 _FUTURE = 999
+_NOT_WRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+_TEMPORARY = "give it a folder that can be written and has room: TMPDIR=FOLDER kws-edge doctor; to listen needs none"
 
 
 class Status(StrEnum):
@@ -98,8 +101,27 @@ def _guarded(check: str, look: Callable[[], Found]) -> Found:
     except KwsEdgeError as error:
         yield Finding(check, Status.PROBLEM, _one_line(error))
     except Exception as error:  # a broken part may raise anything
-        advice = "reinstall kws-edge and what it needs in a new virtual environment"
-        yield Finding(check, Status.PROBLEM, f"cannot be checked: {type(error).__name__}: {_one_line(error)}", advice)
+        message = f"cannot be checked: {type(error).__name__}: {_one_line(error)}"
+        yield Finding(check, Status.PROBLEM, message, _advice(error))
+
+
+def _advice(error: Exception) -> str:
+    """What to do about an error that no check expects."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return "the machine is too busy, or a library hangs as it loads: try again with nothing else running"
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return f"free some memory: kws-edge needs about {_ENOUGH_MB} MB"
+    if isinstance(error, OSError) and (error.errno in _NOT_WRITABLE or "temporary directory" in str(error)):
+        return _TEMPORARY
+    if isinstance(error, PermissionError):
+        return "give this user the right to read it"
+    return "reinstall kws-edge and what it needs in a new virtual environment"
+
+
+def _cannot_probe(check: str, error: OSError) -> Finding:
+    """A provider is tried in a process that needs a place for its files; listening needs none."""
+    message = f"what runs where cannot be measured: {_one_line(error)}"
+    return Finding(check, Status.WARNING, message, _advice(error))
 
 
 def _software() -> Found:
@@ -195,6 +217,8 @@ def _model(name: str | None) -> Found:
     except ProviderError as error:
         yield Finding(check, Status.PROBLEM, f"running it on the CPU: {error}", "try another build of onnxruntime")
         return
+    except OSError as error:
+        yield _cannot_probe(check, error)
     for other in shipped_models():
         try:
             KeywordModel.load(other)
@@ -234,6 +258,8 @@ def _providers(model: str | None) -> Found:
         except ProviderError as error:
             message = f"{provider} is in this onnxruntime and does not run here: {_one_line(error)}"
             yield Finding(check, Status.WARNING, message, "install its driver and libraries, or stay with the CPU")
+        except OSError as error:
+            yield _cannot_probe(check, error)
     yield Finding(check, Status.OK, f"what there is: {', '.join(available_providers())}; the CPU is the default")
 
 
@@ -297,7 +323,7 @@ def _audio_files() -> Found:
 
 
 def _microphone(sound: Any) -> Found:
-    from kws_edge.audio.microphone import input_devices
+    from kws_edge.audio.devices import input_devices
 
     check = "microphone"
     elsewhere = "files, pipes and the server work without"
@@ -336,7 +362,10 @@ def _listen(seconds: float, device: int | str | None, sound: Any) -> Found:
     message = f"{heard / SAMPLE_RATE:.1f} s heard: {rms:.0f} dBFS on average, {peak:.0f} at most"
     if microphone.overflows or microphone.dropped:
         message += f", {microphone.overflows} overflows, {microphone.dropped} samples dropped"
-    if level.is_silent:
+    if microphone.problem and not level.is_silent:
+        advice = "crossed wires, or a balanced line: well as it is, or name a channel, as kws-edge listen --channel 2"
+        yield Finding(check, Status.WARNING, f"{message}; {microphone.problem}", advice)
+    elif level.is_silent:
         yield Finding(check, Status.PROBLEM, message, "nothing comes: unmute it, or allow this program to use it")
     elif level.is_clipped or peak > _LOUD:
         yield Finding(check, Status.WARNING, message, "too loud: lower the input's gain")

@@ -3,6 +3,7 @@
 WAV and its relatives, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU, CAF; what else a file may be is told by its first bytes.
 """
 
+import bisect
 import contextlib
 import io
 import os
@@ -11,17 +12,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from kws_edge.arrays import F32
+from kws_edge.audio import ogg, riff
+from kws_edge.audio.riff import NO_SIZE
 from kws_edge.errors import AudioError
 
-MIN_RATE, MAX_RATE = 4_000, 192_000  # Hz, of a source
-MAX_CHANNELS = 16
 PIECE = 16_384  # frames decoded at a time
 _HEAD = 4_096  # bytes in which a header is looked at
-_NO_SIZE = 0x7FFF_0000  # sizes from here on are what writers to a pipe put where they cannot know the size
+_LONGEST = 8  # bytes of a correction
 _FORMATS = "WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF"
+_OTHER_DECODER = " Other programs may read it: ffmpeg -i FILE file.wav converts it"
 _FOREIGN = (  # offset, magic, what it is
     (4, b"ftyp", "AAC or ALAC in MP4"),
     (0, b"\xff\xf1", "AAC"),
@@ -45,10 +47,6 @@ _HEADS = (  # format as libsndfile names it, offset, magic: what is handed to li
     ("CAF", 0, (b"caff",)),
 )
 _FORM_KINDS = (b"AIFF", b"AIFC")  # what else is in a FORM, as 8SVX, is not read
-_WAVE_TAGS = {0x0042: "G.723.1", 0x0050: "MPEG layer 1 or 2", 0x00FF: "AAC", 0x0161: "WMA"}
-_WAVE_TAGS |= {0x0270: "ATRAC3", 0x2000: "AC-3", 0x2001: "DTS"}
-_WAVE_READABLE = {0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x55}
-"""PCM, Microsoft ADPCM, float, A-law, µ-law, IMA ADPCM, GSM, MP3."""
 
 
 class Decoded(NamedTuple):
@@ -73,15 +71,15 @@ class _View:
     """What libsndfile sees of a file.
 
     It has no name, since the extension would sway how the content is read. It keeps an error of the file for later,
-    since an exception inside a callback from C is printed and taken for the end of the data. It corrects a header of
-    the kinds that libsndfile would stop short at; see `open_file`.
+    since an exception inside a callback from C is printed and taken for the end of the data. `corrections` stand in
+    for what the file has there: (position, bytes), in order, for headers at which libsndfile would stop short.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
         file.seek(0, io.SEEK_END)
         self.size = self.announced = file.tell()
-        self.patch_at, self.patch = 0, b""
+        self.corrections: list[tuple[int, bytes]] = []
         self.error: Exception | None = None
 
     def read(self, n: int) -> bytes:
@@ -93,10 +91,25 @@ class _View:
         except Exception as e:
             self.error = e
             return b""
-        for i, byte in enumerate(self.patch, self.patch_at - start):
-            if 0 <= i < len(data):
-                data[i] = byte
+        for at, right in self.corrections[bisect.bisect_left(self.corrections, (start - _LONGEST,)) :]:
+            if at >= start + len(data):
+                break
+            for i, byte in enumerate(right, at - start):
+                if 0 <= i < len(data):
+                    data[i] = byte
         return bytes(data)
+
+    def correct(self, head: bytes) -> None:
+        """Find what is to be corrected in a file that begins so."""
+        if at := riff.unfinished_data_size(self.read_at, self.size):
+            self.corrections = [(at, b"\xff\xff\xff\xff")]
+        elif ogg.is_opus(head):
+            self.corrections = ogg.corrections(self.read_at)
+
+    def read_at(self, position: int, n: int) -> bytes:
+        """So many bytes from a position on, fewer at the end, wherever reading was."""
+        self.seek(position)
+        return self.read(n) if position < self.size else b""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> None:
         if whence == io.SEEK_END:
@@ -126,16 +139,14 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
         view = _View(file)
         view.seek(0)
         head = view.read(_HEAD)
+        view.correct(head)
     except (OSError, ValueError) as e:
         raise AudioError(f"{name}: {e}; expected a seekable binary file, or its bytes") from None
     if view.error:
         raise AudioError(f"{name}: {view.error}; expected a binary file") from None
     kind = _format(head)
     if kind is None:
-        raise AudioError(f"{name}: {_explain(head)}")
-    data_size = _unfinished_data_size(head, view.size)
-    if data_size:
-        view.patch_at, view.patch = data_size, b"\xff\xff\xff\xff"
+        raise AudioError(f"{name}: {_explain(view, head)}")
 
     def open_sound() -> Any:
         view.seek(0)
@@ -143,7 +154,7 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
             with _calling(kind):
                 sound = soundfile.SoundFile(view)
         except soundfile.LibsndfileError as e:
-            raise AudioError(f"{name}: {_explain(head, e.error_string)}") from None
+            raise AudioError(f"{name}: {_explain(view, head, e.error_string)}") from None
         # soundfile otherwise seeks after each read, which fails on FLAC of unknown length and costs time.
         sound.seekable = lambda: False
         return sound
@@ -167,17 +178,18 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
                     with _calling(kind):
                         piece = sound.read(PIECE, dtype="float32", always_2d=True)
                 except soundfile.LibsndfileError as e:
-                    raise AudioError(f"{name}: damaged after {count / rate:.3f} s: {e.error_string}") from None
+                    hint = _OTHER_DECODER if sound.format == "OGG" else ""
+                    raise AudioError(f"{name}: damaged after {count / rate:.3f} s: {e.error_string}{hint}") from None
                 if view.error:
                     raise AudioError(f"{name}: {view.error} after {count / rate:.3f} s") from view.error
                 if not len(piece):
                     break
                 count += len(piece)
                 yield piece
-        if count < announced < _NO_SIZE and not warnings:
+        if count < announced < NO_SIZE and not warnings:
             warnings.append(f"the header announces {announced} samples, {count} are present: the end is missing")
 
-    known = 0 < announced < _NO_SIZE
+    known = 0 < announced < NO_SIZE
     return Decoded(rate, channels, announced if known else 0, pieces, warnings)
 
 
@@ -246,18 +258,6 @@ def _uninterrupted() -> Iterator[None]:
             handler(*came[0])
 
 
-def _unfinished_data_size(head: bytes, size: int) -> int:
-    """Where a WAV header has a data size of 0 that its writer never came back to fill in; 0 where it has none.
-
-    In a finished file without samples, what follows are chunks, and the RIFF size covers them.
-    """
-    at = head.find(b"data\0\0\0\0")
-    riff_end = 8 + int.from_bytes(head[4:8], "little")
-    is_wav = head[:4] == b"RIFF" and head[8:12] == b"WAVE"
-    unfinished = is_wav and at > 0 and at + 8 < size and not at + 8 < riff_end < _NO_SIZE
-    return at + 4 if unfinished else 0
-
-
 def _shortfalls(info: str) -> list[str]:
     """What libsndfile's notes on a file say of sizes that are larger than what is there."""
     notes = re.findall(r"^\s*(\w[\w ]*?)\s*: (\d+) \(should be (\d+)\)", info, re.MULTILINE)
@@ -265,7 +265,7 @@ def _shortfalls(info: str) -> list[str]:
         f"the header announces {claimed} bytes, {present} are present: the end is missing"
         for chunk, claimed, present in notes
         # The outermost size is often wrong by some bytes, where nothing is missing from the data.
-        if chunk not in ("RIFF", "FORM") and int(present) < int(claimed) < _NO_SIZE
+        if chunk not in ("RIFF", "FORM") and int(present) < int(claimed) < NO_SIZE
     ]
 
 
@@ -287,40 +287,14 @@ def _foreign(head: bytes) -> str | None:
     return next((codec for offset, magic, codec in _FOREIGN if head.startswith(magic, offset)), None)
 
 
-def _explain(head: bytes, said: str = "Format not recognised") -> str:
+def _explain(view: _View, head: bytes, said: str = "Format not recognised") -> str:
     """Why a file is refused: the codec that is not read, the value that is wrong, or what libsndfile said."""
     codec = _foreign(head)
     if codec:
         return f"{codec} is not supported; expected {_FORMATS}"
-    if head[:4] in (b"RIFF", b"RIFX", b"RF64") and b"fmt " in head:
-        problem = _explain_wave(head[head.index(b"fmt ") :], "big" if head[:4] == b"RIFX" else "little")
-        if problem:
-            return problem
+    if riff.is_wav(head) and (problem := riff.explain(view.read_at)):
+        return problem
     if head[:3] == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
         return f"an MP3 file without a valid frame; expected {_FORMATS}"
     reason = said.strip().rstrip(".") if head else "no bytes"
     return f"not readable as audio ({reason}); expected {_FORMATS}"
-
-
-def _explain_wave(chunk: bytes, order: Literal["little", "big"]) -> str | None:
-    """What is wrong with a WAV 'fmt ' chunk, as far as it shows there."""
-    size, fmt = int.from_bytes(chunk[4:8], order), chunk[8:48]
-    if min(size, len(fmt)) < 16:
-        return f"'fmt ' chunk of {min(size, len(fmt))} bytes; expected at least 16"
-    tag, channels, bits = (int.from_bytes(fmt[i : i + 2], order) for i in (0, 2, 14))
-    rate = int.from_bytes(fmt[4:8], order)
-    if tag == 0xFFFE:  # extensible: the tag is the start of the sub-format
-        tag = int.from_bytes(fmt[24:26], order)
-    widths = {1: (8, 16, 24, 32), 3: (32, 64)}.get(tag, (bits,))
-    if tag not in _WAVE_READABLE:
-        codec = _WAVE_TAGS.get(tag, "an unknown codec")
-        problem = f"{codec} (WAVE format 0x{tag:04X}) is not supported; expected PCM, float, A-law, µ-law, ADPCM or GSM"
-    elif not 1 <= channels <= MAX_CHANNELS:
-        problem = f"{channels} channels; expected 1 to {MAX_CHANNELS}"
-    elif not MIN_RATE <= rate <= MAX_RATE:
-        problem = f"sample rate of {rate} Hz; expected {MIN_RATE} to {MAX_RATE} Hz"
-    elif bits not in widths:
-        problem = f"{bits} bits per sample; expected {', '.join(map(str, widths))}"
-    else:
-        return None
-    return problem

@@ -11,16 +11,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-import soxr
-
-from kws_edge.arrays import F32, I16
-from kws_edge.audio.level import SAMPLE_RATE, SILENCE_PEAK
-from kws_edge.audio.sources import Block
-from kws_edge.errors import DependencyError, DeviceError, SettingError, lacking
+from kws_edge.arrays import I16
+from kws_edge.audio.channels import Channel, DownMix, check_channel
+from kws_edge.audio.devices import Identity, input_devices, sounddevice
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.mute import MuteWatch
+from kws_edge.audio.pcm import as_float
+from kws_edge.audio.resample import Resampler
+from kws_edge.audio.sources import CHANNEL_MEMORY, Block
+from kws_edge.errors import DeviceError, SettingError
 
 BLOCK_SECONDS: Final = 0.05
 QUEUE_SECONDS: Final = 2.0
@@ -30,8 +32,6 @@ RETRIES: Final = 6
 """Attempts to reopen it, with no block in between, before an error."""
 BACKOFF: Final = 0.5
 """Seconds before the second attempt; each next one waits twice as long."""
-MUTED: Final = 3.0
-"""Seconds of nothing but zeros after which the input is named as muted. A live converter's last bit moves."""
 
 _POLL = 0.25  # s
 _LOG_EVERY = 10.0  # s
@@ -39,80 +39,18 @@ _LOG_EVERY = 10.0  # s
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class InputDevice:
-    """A device that can record.
-
-    Attributes
-    ----------
-    index : what `Microphone(device=...)` takes, as it does a part of the name.
-    name, api : of the device, and of the system's interface to it.
-    channels : the most it gives.
-    rate : its native sample rate, Hz.
-    default : whether `Microphone()` opens it.
-
-    Examples
-    --------
-    >>> from kws_edge import input_devices
-    >>> default = next(device for device in input_devices() if device.default)  # doctest: +SKIP
-    >>> default.name, default.rate  # doctest: +SKIP
-    ('USB Audio: - (hw:1,0)', 48000)
-    """
-
-    index: int
-    name: str
-    api: str
-    channels: int
-    rate: int
-    default: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return asdict(self)
-
-
-def input_devices(backend: Any = None) -> list[InputDevice]:
-    """The devices that can record.
-
-    Raises
-    ------
-    DependencyError : sounddevice or PortAudio is not installed.
-
-    Examples
-    --------
-    >>> from kws_edge import input_devices
-    >>> [device.name for device in input_devices()]  # doctest: +SKIP
-    ['USB Audio: - (hw:1,0)', 'default']
-    """
-    sd = backend or _sounddevice()
-    default = sd.default.device[0]
-    apis = [api["name"] for api in sd.query_hostapis()]
-    return [
-        InputDevice(
-            index=index,
-            name=device["name"],
-            api=apis[device["hostapi"]],
-            channels=device["max_input_channels"],
-            rate=round(device["default_samplerate"]),
-            default=index == default,
-        )
-        for index, device in enumerate(sd.query_devices())
-        if device["max_input_channels"] > 0
-    ]
-
-
 class Microphone:
     """An input device, as a source of blocks. It is opened when it is iterated, by one thread at a time.
 
     A device that refuses 16 kHz is opened at its native rate and resampled; one that refuses a single channel, with
-    more, which are averaged, leaving out those that have been silent since it was opened.
+    more, which become one as channels.py says. One that went away is found again by its host API and name, whatever
+    its index is then.
 
     Attributes
     ----------
     overflows : how often PortAudio reported that samples were lost before they came here.
     dropped : samples at 16 kHz that were lost on the way here, as far as their number is known.
     reopened : how often the device was opened again.
-    problem : what is wrong at the moment, in words; None where all is well.
 
     Examples
     --------
@@ -125,6 +63,7 @@ class Microphone:
         self,
         device: int | str | None = None,
         *,
+        channel: Channel | None = None,
         block: float = BLOCK_SECONDS,
         queue: float = QUEUE_SECONDS,
         patience: float = PATIENCE,
@@ -137,6 +76,7 @@ class Microphone:
         Parameters
         ----------
         device : index or part of a name, as in `input_devices`; None for the system's default.
+        channel : as for `load`: a number from 1, "mix", or None.
         block : seconds that a callback brings.
         queue : seconds that wait at most for the consumer.
         patience, retries, backoff : see the constants of this module.
@@ -145,23 +85,32 @@ class Microphone:
         Raises
         ------
         DependencyError : sounddevice or PortAudio is not installed; the message says what to install.
-        SettingError : a length that is not above 0, or a queue shorter than two blocks.
+        SettingError : a length that is not above 0, a queue shorter than two blocks, or an impossible channel.
         """
+        check_channel(channel)
         if not (0 < block <= 1 and 2 * block <= queue < 3600 and patience > block and retries >= 0 and backoff >= 0):
             raise SettingError(
                 f"block={block}, queue={queue}, patience={patience}, retries={retries}, backoff={backoff}; expected a "
                 "block of up to 1 s, a queue of at least two, a patience longer than one, retries and backoff from 0"
             )
-        self._sd = backend or _sounddevice()
-        self._device = device
+        self._sd = backend or sounddevice()
+        self._device, self._channel = device, channel
+        self._identity: Identity | None = None  # of the device, once one that was named is known
         self._block, self._patience, self._retries, self._backoff = block, patience, retries, backoff
         self._inbox = _Inbox(round(queue / block))
         self._closed = threading.Event()
         self._stream: Any = None
         self._changing = threading.Lock()  # held to start or shut the device, since `close` comes at any moment
         self.overflows = self.dropped = self.reopened = 0
-        self.problem: str | None = None
-        self._warn_overflow, self._warn_drop = _Throttle(), _Throttle()
+        self._gone: str | None = None
+        self._mute = MuteWatch("the microphone", "")
+        self._down_mix = DownMix(1)
+        self._warn_overflow, self._warn_drop, self._warn_cancelled = _Throttle(), _Throttle(), _Throttle()
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong at the moment, in words; None where all is well."""
+        return self._gone or self._mute.problem or self._down_mix.warning()
 
     @property
     def lag(self) -> float:
@@ -173,7 +122,8 @@ class Microphone:
 
         Raises
         ------
-        DeviceError : there is no such device, it cannot be opened, or it went away and did not come back.
+        DeviceError : there is no such device, it cannot be opened, what it brings cannot be taken, or it went away and
+            did not come back.
         """
         self._closed.clear()
         self._open()
@@ -181,6 +131,11 @@ class Microphone:
         try:
             while not self._closed.is_set():
                 piece = self._inbox.get(min(_POLL, self._patience))
+                if self._inbox.error:
+                    error = self._inbox.error
+                    raise DeviceError(
+                        f"{self._name}: taking its sound failed: {type(error).__name__}: {_one_line(error)}"
+                    ) from error
                 if piece:
                     outage = round((piece.arrived - last - self._block) * SAMPLE_RATE) if attempts else 0
                     attempts, last = 0, piece.arrived
@@ -200,15 +155,19 @@ class Microphone:
     def _open(self) -> None:
         sd = self._sd
         try:
-            info = sd.query_devices(self._device, "input")
+            info = sd.query_devices(self._find(), "input")
         except (sd.PortAudioError, ValueError) as e:
             names = ", ".join(f"{d.index} {d.name}" for d in input_devices(sd)) or "none: is one plugged in?"
             raise DeviceError(f"no input device {self._device!r} ({_one_line(e)}); expected one of: {names}") from None
         self._name, most = info["name"], info["max_input_channels"]
+        if self._device is not None and self._identity is None:
+            self._identity = Identity.of(info["index"], input_devices(sd))
+        if isinstance(self._channel, int) and self._channel > most:
+            raise DeviceError(f"{self._name}: channel {self._channel} of {most}; expected 1 to {most}")
         rates = dict.fromkeys((SAMPLE_RATE, round(info["default_samplerate"])))
         refusals = []
         for rate in rates:
-            for channels in sorted({1, min(2, most), most} - {0}):
+            for channels in self._layouts(most):
                 self._rate, self._channels = rate, channels
                 try:
                     self._start(info["index"])
@@ -217,13 +176,30 @@ class Microphone:
                     self._shut()
                     continue
                 self._opened = time.monotonic()
-                self._sounding = np.zeros(channels, np.bool_)
-                self._zeros = 0.0
-                self._start_resampler()
+                self._down_mix = DownMix(channels, self._channel, memory=CHANNEL_MEMORY * rate)
+                self._mute = MuteWatch(self._name, "it is muted, or this program may not use it")
+                self._resampler = Resampler(rate)
                 return
         raise DeviceError(
             f"{self._name} refused every format ({'; '.join(refusals)}); expected an input that no other program holds"
         )
+
+    def _find(self) -> int | str | None:
+        """What to ask the system for: the device as it was named at first, and after that by what stays of it."""
+        if self._identity is None:
+            return self._device
+        index = self._identity.find(input_devices(self._sd))
+        if index is None:
+            raise ValueError(f"{self._name} is not there")
+        return index
+
+    def _layouts(self, most: int) -> list[int]:
+        """How many channels to ask for, in turn. A driver that is asked for fewer mixes or drops them as it likes."""
+        if self._channel is None:
+            return sorted({1, min(2, most), most} - {0})
+        if self._channel == "mix":
+            return sorted({1, min(2, most), most} - {0}, reverse=True)
+        return sorted({max(self._channel, min(2, most)), most})
 
     def _start(self, index: int) -> None:
         with self._changing:
@@ -236,7 +212,10 @@ class Microphone:
             self._stream.start()
 
     def _callback(self, data: I16, frames: int, when: Any, status: Any) -> None:
-        self._inbox.put(data.copy(), overflow=bool(status.input_overflow))
+        try:
+            self._inbox.put(data.copy(), overflow=bool(status.input_overflow))
+        except Exception as e:  # else it is printed, the stream ends, and the device seems to be gone
+            self._inbox.fail(e)
 
     def _is_dead(self) -> bool:
         stream = self._stream
@@ -247,8 +226,8 @@ class Microphone:
     def _reopen(self, attempt: int) -> None:
         if attempt > self._retries:
             raise DeviceError(f"{self._name}: no sound after {self._retries} attempts to reopen it; is it plugged in?")
-        self.problem = f"{self._name} went away; reopening it, attempt {attempt} of {self._retries}"
-        _log.warning("%s", self.problem)
+        self._gone = f"{self._name} went away; reopening it, attempt {attempt} of {self._retries}"
+        _log.warning("%s", self._gone)
         self._shut()
         if attempt > 1:
             self._closed.wait(self._backoff * 2 ** (attempt - 2))
@@ -256,8 +235,6 @@ class Microphone:
             # after an attempt without.
             self._sd._terminate()
             self._sd._initialize()
-        if isinstance(self._device, int):
-            self._device = self._name  # indices change as devices come and go
         try:
             self._open()
             self.reopened += 1
@@ -272,9 +249,6 @@ class Microphone:
                 with contextlib.suppress(self._sd.PortAudioError):  # of a device that is gone
                     release()
 
-    def _start_resampler(self) -> None:
-        self._resampler = soxr.ResampleStream(self._rate, SAMPLE_RATE, 1) if self._rate != SAMPLE_RATE else None
-
     def _convert(self, piece: "_Piece", outage: int) -> Block:
         lost = round(piece.lost * SAMPLE_RATE / self._rate)
         self.dropped += lost
@@ -286,23 +260,15 @@ class Microphone:
                 _log.warning("%s: input overflow; %d so far", self._name, self.overflows)
         dropped = max(lost, outage, int(piece.overflow))
         if dropped:
-            self._start_resampler()
-        self._watch_for_mute(piece.data)
-        samples = self._down_mix(piece.data)
-        return Block(self._resampler.resample_chunk(samples) if self._resampler else samples, dropped)
-
-    def _down_mix(self, data: I16) -> F32:
-        self._sounding |= data.max(axis=0).astype(np.int32) - data.min(axis=0) >= 2 * SILENCE_PEAK * 32768
-        keep = self._sounding if self._sounding.any() else np.ones(self._channels, np.bool_)
-        return data[:, keep].mean(axis=1, dtype=np.float32) / np.float32(32768)
-
-    def _watch_for_mute(self, data: I16) -> None:
-        self._zeros = 0.0 if data.any() else self._zeros + len(data) / self._rate
-        if self._zeros < MUTED:
-            self.problem = None
-        elif self.problem is None:
-            self.problem = f"{self._name} gives nothing but zeros: it is muted, or this program may not use it"
-            _log.warning("%s", self.problem)
+            self._resampler.reset()
+        self._gone = None
+        self._mute.hear(len(piece.data) / self._rate, zeros=not piece.data.any())
+        frames = as_float(piece.data)
+        self._down_mix.hear(frames)
+        mono = self._down_mix.mix(frames)
+        if (warning := self._down_mix.warning()) and self._warn_cancelled.passes():
+            _log.warning("%s: %s", self._name, warning)
+        return Block(self._resampler.push(mono), dropped)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -322,6 +288,7 @@ class _Inbox:
         self._limit, self._ready = limit, threading.Condition()
         self._pieces: deque[_Piece] = deque()
         self.arrived = 0.0
+        self.error: Exception | None = None
 
     def __len__(self) -> int:
         return len(self._pieces)
@@ -337,15 +304,22 @@ class _Inbox:
             self._pieces.append(_Piece(data, lost, overflow, self.arrived))
             self._ready.notify()
 
+    def fail(self, error: Exception) -> None:
+        """Tell the consumer of an error on the way here."""
+        with self._ready:
+            self.error = error
+            self._ready.notify()
+
     def get(self, timeout: float) -> _Piece | None:
         with self._ready:
-            if not self._pieces:
+            if not self._pieces and self.error is None:
                 self._ready.wait(timeout)
             return self._pieces.popleft() if self._pieces else None
 
     def clear(self) -> None:
         with self._ready:
             self._pieces.clear()
+            self.error = None
 
 
 class _Throttle:
@@ -360,18 +334,6 @@ class _Throttle:
             return False
         self._last = now
         return True
-
-
-def _sounddevice() -> Any:
-    try:
-        import sounddevice
-    except ImportError:
-        raise lacking("the microphone", "sounddevice", "mic") from None
-    except OSError:
-        raise DependencyError(
-            "the microphone needs PortAudio: on Debian, Ubuntu and Raspberry Pi OS, apt install libportaudio2"
-        ) from None
-    return sounddevice
 
 
 def _one_line(error: Exception) -> str:

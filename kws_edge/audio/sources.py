@@ -3,6 +3,8 @@
 `WavFile` and `StandardInput` are here, `kws_edge.audio.microphone` has the microphone.
 """
 
+import logging
+import os
 import struct
 import sys
 import time
@@ -11,15 +13,24 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 
 import numpy as np
-import soxr
 
 from kws_edge.arrays import F32
-from kws_edge.audio.decode import MAX_RATE, MIN_RATE
+from kws_edge.audio.channels import Channel, DownMix, check_channel
 from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.load import Source, read_blocks
+from kws_edge.audio.load import read_blocks
+from kws_edge.audio.mute import MuteWatch
+from kws_edge.audio.opened import Source
+from kws_edge.audio.pcm import as_float
+from kws_edge.audio.resample import MAX_RATE, MIN_RATE, Resampler
+from kws_edge.audio.riff import MAX_CHANNELS
 from kws_edge.errors import AudioError, SettingError
 
 BLOCK_SECONDS: Final = 0.1
+CHANNEL_MEMORY: Final = 2.0
+"""Seconds over which a live source's channels are compared."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +75,20 @@ class WavFile:
     1.0
     """
 
-    def __init__(self, source: Source, *, realtime: bool = False) -> None:
-        """Read a file; `realtime` hands each block over no earlier than a microphone would."""
-        self._source, self._realtime, self._closed = source, realtime, False
+    def __init__(self, source: Source, *, realtime: bool = False, channel: Channel | None = None) -> None:
+        """Read a file; `realtime` hands each block over no earlier than a microphone would, `channel` is as for `load`.
+
+        Raises SettingError for an impossible channel.
+        """
+        check_channel(channel)
+        self._source, self._realtime, self._channel, self._closed = source, realtime, channel, False
+        name = os.fspath(source) if isinstance(source, str | os.PathLike) else "the recording"
+        self._mute = MuteWatch(name, "it is digitally silent")
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong at the moment, in words; None where all is well."""
+        return self._mute.problem
 
     def __iter__(self) -> Iterator[Block]:
         """The blocks, from the start of the file.
@@ -76,7 +98,8 @@ class WavFile:
         AudioError, SettingError : as `audio.read_blocks` does.
         """
         start, position = time.monotonic(), 0.0
-        for samples in read_blocks(self._source, BLOCK_SECONDS):
+        for samples in read_blocks(self._source, BLOCK_SECONDS, channel=self._channel):
+            self._mute.hear(len(samples) / SAMPLE_RATE, zeros=not samples.any())
             position += len(samples) / SAMPLE_RATE
             if self._realtime:
                 time.sleep(max(0.0, start + position - time.monotonic()))
@@ -96,7 +119,8 @@ _FILES = (b"fLaC", b"OggS", b"RF64", b"caff")
 class StandardInput:
     """Raw PCM from a pipe: 16-bit little-endian, mono.
 
-    A WAV header in front of it, as `arecord` writes without `-t raw`, is read and left out.
+    A WAV header in front of it, as `arecord` writes without `-t raw`, is read and left out; it may say another rate,
+    and several channels, which become one as channels.py says.
 
     Examples
     --------
@@ -107,23 +131,34 @@ class StandardInput:
     10
     """
 
-    def __init__(self, rate: int = SAMPLE_RATE, stream: BinaryIO | None = None) -> None:
-        """Read samples of so many Hz, from standard input unless another stream is given.
+    def __init__(
+        self, rate: int = SAMPLE_RATE, stream: BinaryIO | None = None, *, channel: Channel | None = None
+    ) -> None:
+        """Read samples of so many Hz, from standard input unless another stream is given; `channel` is as for `load`.
 
         Raises
         ------
-        SettingError : a rate outside `MIN_RATE` to `MAX_RATE`.
+        SettingError : a rate outside `MIN_RATE` to `MAX_RATE`, or an impossible channel.
         """
         if isinstance(rate, bool) or not isinstance(rate, int) or not MIN_RATE <= rate <= MAX_RATE:
             raise SettingError(f"rate={rate!r} Hz; expected a whole number from {MIN_RATE} to {MAX_RATE}")
-        self._rate, self._stream, self._closed = rate, stream or sys.stdin.buffer, False
+        check_channel(channel)
+        self._rate, self._stream, self._channel, self._closed = rate, stream or sys.stdin.buffer, channel, False
+        self._mute = MuteWatch("standard input", "what writes to it is muted, or may not record")
+        self._down_mix = DownMix(1)
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong at the moment, in words; None where all is well."""
+        return self._mute.problem or self._down_mix.warning()
 
     def __iter__(self) -> Iterator[Block]:
-        """The blocks, as they come, each up to `BLOCK_SECONDS`. An odd byte at the end is left out.
+        """The blocks, as they come, each up to `BLOCK_SECONDS`. An incomplete sample at the end is left out.
 
         Raises
         ------
-        AudioError : a WAV header that says anything else than 16 bits and one channel, or another kind of audio file.
+        AudioError : a WAV header that says anything else than 16 bits and 1 to `MAX_CHANNELS` channels, another kind of
+            audio file, or fewer channels than the one that is wanted.
         """
         head = self._read(12)
         if head.startswith(_FILES):
@@ -131,23 +166,33 @@ class StandardInput:
                 "standard input: an audio file, not raw PCM; expected 16-bit mono samples (arecord -t raw), "
                 "or the file itself with --replay"
             )
-        rate, carry = self._rate, head
+        rate, channels, carry = self._rate, 1, head
         if head[:4] == b"RIFF" and head[8:] == b"WAVE":
-            rate, carry = self._skip_header(), b""
-        resample = soxr.ResampleStream(rate, SAMPLE_RATE, 1) if rate != SAMPLE_RATE else None
-        size = 2 * round(BLOCK_SECONDS * rate)
+            (rate, channels), carry = self._skip_header(), b""
+        if isinstance(self._channel, int) and self._channel > channels:
+            raise AudioError(f"standard input: channel {self._channel} of {channels}; expected 1 to {channels}")
+        self._down_mix = DownMix(channels, self._channel, memory=CHANNEL_MEMORY * rate)
+        resampler, width, told = Resampler(rate), 2 * channels, False
+        size = width * round(BLOCK_SECONDS * rate)
         read1 = getattr(self._stream, "read1", self._stream.read)  # what is there, without waiting for more
         while not self._closed:
             more = read1(size)
             data = carry + more
-            carry = data[len(data) // 2 * 2 :]
-            samples = np.frombuffer(data[: len(data) - len(carry)], "<i2").astype(np.float32) / np.float32(32768)
-            if resample:
-                samples = resample.resample_chunk(samples, last=not more)
-            if len(samples):
-                yield Block(samples)
+            carry = data[len(data) // width * width :]
+            frames = as_float(np.frombuffer(data[: len(data) - len(carry)], "<i2").reshape(-1, channels))
+            if len(frames):
+                self._mute.hear(len(frames) / rate, zeros=not frames.any())
+                self._down_mix.hear(frames)
+                samples = resampler.push(self._down_mix.mix(frames))
+                if len(samples):
+                    yield Block(samples)
+            if not told and (warning := self._down_mix.warning()):
+                _log.warning("standard input: %s", warning)
+                told = True
             if not more:
-                return
+                break
+        if len(rest := resampler.finish()) and not self._closed:
+            yield Block(rest)
 
     def close(self) -> None:
         """End the iteration when the next bytes come, or the pipe ends."""
@@ -159,21 +204,22 @@ class StandardInput:
             data += more
         return data
 
-    def _skip_header(self) -> int:
-        """Read up to the first sample, and give the rate."""
-        rate = 0
+    def _skip_header(self) -> tuple[int, int]:
+        """Read up to the first sample, and give the rate and the number of channels."""
+        rate = channels = 0
         while True:
             chunk, size = struct.unpack("<4sI", self._read(8).ljust(8, b"\0"))
             if chunk == b"data" and rate:
-                return rate
+                return rate, channels
             body = self._read(min(size, 1 << 16))
             if not chunk.strip(b"\0") or chunk == b"data" or size > 1 << 16 or (chunk == b"fmt " and len(body) < 16):
                 raise AudioError("standard input: a damaged WAV header; expected raw PCM (arecord -t raw)")
             if chunk == b"fmt ":
                 tag, channels, rate = struct.unpack_from("<HHI", body)
                 bits = struct.unpack_from("<H", body, 14)[0]
-                if (channels, bits) != (1, 16) or tag not in (1, 0xFFFE) or not MIN_RATE <= rate <= MAX_RATE:
+                known = tag in (1, 0xFFFE) and bits == 16 and 1 <= channels <= MAX_CHANNELS
+                if not known or not MIN_RATE <= rate <= MAX_RATE:
                     raise AudioError(
-                        f"standard input: {channels} channels of {bits} bits at {rate} Hz; expected 16-bit mono "
-                        "(arecord -f S16_LE -r 16000 -c 1 -t raw)"
+                        f"standard input: {channels} channels of {bits} bits at {rate} Hz; expected 16-bit samples "
+                        f"(arecord -f S16_LE -r 16000 -c 1 -t raw), in 1 to {MAX_CHANNELS} channels"
                     )

@@ -9,14 +9,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import click
 
+from kws_edge.cli.channel import channel_option
 from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
 from kws_edge.errors import AudioError
 
 if TYPE_CHECKING:
+    from kws_edge.audio.channels import Channel
     from kws_edge.model.prediction import Prediction
 
 STANDARD_INPUT = "-"
@@ -25,6 +27,7 @@ STANDARD_INPUT = "-"
 Score: TypeAlias = Literal["entropy", "vacuity"]
 Ask: TypeAlias = Callable[[str | BinaryIO, Callable[[float], None]], "Prediction"]
 
+_IN_MEMORY = 1 << 26  # bytes of standard input that need no temporary folder
 _LONG = 20.0  # seconds of audio, before progress is worth showing
 
 
@@ -43,6 +46,7 @@ _LONG = 20.0  # seconds of audio, before progress is worth showing
 @click.option(
     "--score", type=click.Choice(["entropy", "vacuity"]), help="Abstain by this  [default: the model's choice]"
 )
+@channel_option
 @click.option("--provider", default="cpu", show_default=True, help="Execution provider of onnxruntime, as cpu or cuda.")
 @click.option("--strict", is_flag=True, help="Fail where that provider cannot be used, instead of running on the CPU.")
 @server_option
@@ -54,6 +58,7 @@ def classify(
     model: str | None,
     target: float,
     score: Score | None,
+    channel: "Channel | None",
     provider: str,
     strict: bool,
     server: str | None,
@@ -77,9 +82,9 @@ def classify(
     unreadable = 0
     if server is not None:
         refuse_with_server(ctx, "provider", "strict")
-        answering = _at(server, model, target, score)
+        answering = _at(server, model, target, score, channel)
     else:
-        answering = _here(model, target, score, provider, strict)
+        answering = _here(model, target, score, channel, provider, strict)
     with answering as (decides, ask):
         head = "" if as_json else f"{'ANSWER':10} {'PROBABILITY':>11} {decides.upper():>7}  {'SECONDS':15} FILE\n"
         for name in _expand(files):
@@ -98,7 +103,7 @@ def classify(
 
 @contextmanager
 def _here(
-    name: str | None, target: float, score: Score | None, provider: str, strict: bool
+    name: str | None, target: float, score: Score | None, channel: "Channel | None", provider: str, strict: bool
 ) -> Iterator[tuple[Score, Ask]]:
     """A model that runs here: the score that decides, and how a file is answered."""
     from kws_edge.model.keyword_model import KeywordModel
@@ -106,16 +111,20 @@ def _here(
     model = KeywordModel.load(name, provider=provider, strict=strict)
     decides = score or model.metadata.score
     model.metadata.threshold(decides, target / 100)  # so that a bad setting is refused once, not for every file
-    yield decides, lambda file, progress: model.classify(file, target=target / 100, score=decides, progress=progress)
+    asked: dict[str, Any] = {"target": target / 100, "score": decides, "channel": channel}
+    yield decides, lambda file, progress: model.classify(file, progress=progress, **asked)
 
 
 @contextmanager
-def _at(url: str, name: str | None, target: float, score: Score | None) -> Iterator[tuple[Score, Ask]]:
+def _at(
+    url: str, name: str | None, target: float, score: Score | None, channel: "Channel | None"
+) -> Iterator[tuple[Score, Ask]]:
     """The same at a server, which says so itself where a setting is bad."""
     with connected(url) as client:
         model = served_model(client, name)
         decides = score or model["score"]
-        yield decides, lambda file, _: client.classify(file, model=model["name"], target=target / 100, score=decides)
+        asked: dict[str, Any] = {"model": model["name"], "target": target / 100, "score": decides, "channel": channel}
+        yield decides, lambda file, _: client.classify(file, **asked)
 
 
 def _expand(files: tuple[str, ...]) -> Iterator[str]:
@@ -137,7 +146,7 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
     if name == STANDARD_INPUT:
         if sys.stdin is None:
             raise AudioError("standard input is closed; expected the bytes of an audio file")
-        with tempfile.TemporaryFile() as file:
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
             try:
                 yield file

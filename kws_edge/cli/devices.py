@@ -12,7 +12,7 @@ def devices(as_json: bool) -> None:
 
     Exit status: 0, also where there are none; 2 where sounddevice or PortAudio is not installed.
     """
-    from kws_edge.audio.microphone import input_devices
+    from kws_edge.audio.devices import input_devices
 
     found = input_devices()
     if as_json:

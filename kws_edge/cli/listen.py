@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from kws_edge.cli.channel import channel_option
 from kws_edge.cli.remote import View, connected, server_option
 
 if TYPE_CHECKING:
+    from kws_edge.audio.channels import Channel
     from kws_edge.audio.sources import AudioSource, Block
     from kws_edge.cli.actions import EventCommand, EventSaver
     from kws_edge.cli.display import Display, Health
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("--device", metavar="NUMBER|NAME", help="Which microphone; `kws-edge devices` lists them.")
 @click.option("--rate", type=int, metavar="HZ", help="Of the samples on standard input  [default: 16000]")
+@channel_option
 @click.option(
     "--words",
     metavar="WORD,...",
@@ -69,6 +72,7 @@ def listen(
     realtime: bool | None,
     device: str | None,
     rate: int | None,
+    channel: "Channel | None",
     words: str | None,
     model: str | None,
     target: float | None,
@@ -82,7 +86,8 @@ def listen(
     """Say which words are spoken, once each, and "not sure" with the reason where it might have been one.
 
     Listens to the microphone, or with - to 16-bit little-endian mono samples on standard input, until they end or
-    Ctrl-C is pressed. On a terminal there is a live display; elsewhere there is a line for each event.
+    Ctrl-C is pressed; a WAV header in front of them may say another rate and several channels. On a terminal there is
+    a live display; elsewhere there is a line for each event.
 
     \b
     kws-edge listen
@@ -108,7 +113,7 @@ def listen(
 
     _check_usage(source, replay, realtime=realtime, device=device, rate=rate, on_event=on_event)
     fast = realtime is False
-    opened, name = _open(source, replay, realtime=not fast, device=device, rate=rate)
+    opened, name = _open(source, replay, realtime=not fast, device=device, rate=rate, channel=channel)
     asked: dict[str, Any] = {
         "words": word_list(words),
         "hop": hop,
@@ -172,21 +177,27 @@ def _check_usage(
 
 
 def _open(
-    source: str | None, replay: str | None, *, realtime: bool, device: str | None, rate: int | None
+    source: str | None,
+    replay: str | None,
+    *,
+    realtime: bool,
+    device: str | None,
+    rate: int | None,
+    channel: "Channel | None",
 ) -> tuple["AudioSource", str]:
     """The source, and what it is in words."""
     from kws_edge.audio.level import SAMPLE_RATE
     from kws_edge.audio.sources import StandardInput, WavFile
 
     if replay:
-        return WavFile(replay, realtime=realtime), replay
+        return WavFile(replay, realtime=realtime, channel=channel), replay
     if source:
         if sys.stdin.isatty():
             raise click.UsageError("standard input is a terminal; expected samples: arecord ... | kws-edge listen -")
-        return StandardInput(SAMPLE_RATE if rate is None else rate), "standard input"
+        return StandardInput(SAMPLE_RATE if rate is None else rate, channel=channel), "standard input"
     from kws_edge.audio.microphone import Microphone
 
-    return Microphone(int(device) if device and device.isdecimal() else device), "microphone"
+    return Microphone(int(device) if device and device.isdecimal() else device, channel=channel), "microphone"
 
 
 def _run(
@@ -283,5 +294,5 @@ def _health(source: "AudioSource") -> "Health":
     from kws_edge.cli.display import Health
 
     if not isinstance(source, Microphone):
-        return Health()
+        return Health(problem=getattr(source, "problem", None))
     return Health(source.overflows, source.dropped, source.lag, source.problem)

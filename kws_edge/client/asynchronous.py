@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.client import wire
 from kws_edge.client.errors import Patience, ServerError, reaching
@@ -70,9 +71,10 @@ class AsyncClient:
         model: str | None = None,
         target: float | None = None,
         score: Score | None = None,
+        channel: Channel | None = None,
     ) -> Prediction:
         """As `Client.classify`."""
-        return await self._ask(wire.classify(source, rate, model, target, score))
+        return await self._ask(wire.classify(source, rate, model, target, score, channel))
 
     async def classify_batch(
         self,
@@ -82,9 +84,12 @@ class AsyncClient:
         model: str | None = None,
         target: float | None = None,
         score: Score | None = None,
+        channel: Channel | None = None,
     ) -> list[Prediction | AudioError]:
         """As `Client.classify_batch`."""
-        return await self._ask(wire.classify_batch(sources, rate, model, target, score)) if len(sources) else []
+        return (
+            await self._ask(wire.classify_batch(sources, rate, model, target, score, channel)) if len(sources) else []
+        )
 
     async def models(self) -> list[dict[str, Any]]:
         """As `Client.models`."""

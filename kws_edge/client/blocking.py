@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.client import wire
 from kws_edge.client.errors import Patience, ServerError, reaching
@@ -80,6 +81,7 @@ class Client:
         model: str | None = None,
         target: float | None = None,
         score: Score | None = None,
+        channel: Channel | None = None,
     ) -> Prediction:
         """Name the word in a clip, or abstain; as `KeywordModel.classify`.
 
@@ -88,13 +90,14 @@ class Client:
         source, rate : a path, the bytes of a file, a file object, or an array with its rate. The name of a file is not
             sent; what is odd about it goes to the log.
         model, target, score : None for the server's own.
+        channel : as for `KeywordModel.classify`.
 
         Raises
         ------
         AudioError, SettingError : as `KeywordModel.classify` does.
         ServerError : the server cannot be reached, or did not answer.
         """
-        return self._ask(wire.classify(source, rate, model, target, score))
+        return self._ask(wire.classify(source, rate, model, target, score, channel))
 
     def classify_batch(
         self,
@@ -104,12 +107,13 @@ class Client:
         model: str | None = None,
         target: float | None = None,
         score: Score | None = None,
+        channel: Channel | None = None,
     ) -> list[Prediction | AudioError]:
         """Classify clips in one request; an AudioError takes the place of an answer about one that cannot be used.
 
         Parameters, and errors that concern the request as a whole, are those of `classify`.
         """
-        return self._ask(wire.classify_batch(sources, rate, model, target, score)) if len(sources) else []
+        return self._ask(wire.classify_batch(sources, rate, model, target, score, channel)) if len(sources) else []
 
     def models(self) -> list[dict[str, Any]]:
         """The models that are served, the default first; raises ServerError."""

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.audio.channels import Channel
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.sources import Block
 from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after
@@ -193,16 +194,26 @@ class Body:
 
 
 def classify(
-    source: Clip, rate: int | None, model: str | None, target: float | None, score: str | None
+    source: Clip,
+    rate: int | None,
+    model: str | None,
+    target: float | None,
+    score: str | None,
+    channel: Channel | None,
 ) -> Request[Prediction]:
     """Ask about a clip. Raises AudioError and SettingError for a source that cannot be sent."""
     name, body = _body(source, rate)
-    params = _given(model=model, target=target, score=score)
+    params = _given(model=model, target=target, score=score, channel=channel)
     return Request("POST", "classify", lambda a: _prediction(a, name), params, [("file", ("audio", body))], name)
 
 
 def classify_batch(
-    sources: Sequence[Clip], rate: int | None, model: str | None, target: float | None, score: str | None
+    sources: Sequence[Clip],
+    rate: int | None,
+    model: str | None,
+    target: float | None,
+    score: str | None,
+    channel: Channel | None,
 ) -> Request[list[Prediction | AudioError]]:
     """Ask about several at once; errors are those of `classify`."""
     bodies = [_body(source, rate) for source in sources]
@@ -217,7 +228,8 @@ def classify_batch(
         ]
 
     files = [("files", ("audio", body)) for _, body in bodies]
-    return Request("POST", "classify/batch", read, _given(model=model, target=target, score=score), files)
+    params = _given(model=model, target=target, score=score, channel=channel)
+    return Request("POST", "classify/batch", read, params, files)
 
 
 def models() -> Request[list[dict[str, Any]]]:

@@ -21,8 +21,10 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from kws_edge.arrays import F32, I64
+from kws_edge.audio.channels import Channel
 from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.load import Source, load, read_blocks
+from kws_edge.audio.load import load, read_blocks
+from kws_edge.audio.opened import Source
 from kws_edge.errors import AudioError, ModelError, ProviderError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.clips import Window, cut, whole
@@ -231,6 +233,7 @@ class KeywordModel:
         *,
         target: float = DEFAULT_TARGET,
         score: Score | None = None,
+        channel: Channel | None = None,
         progress: Callable[[float], None] = lambda seconds: None,
     ) -> Prediction:
         """Name the word in a clip, or abstain.
@@ -244,12 +247,14 @@ class KeywordModel:
         source, rate : a path, the bytes of a file, a binary file, or samples with their rate, as for `audio.load`.
         target : the accuracy of accepted clips for which the threshold was calibrated, a fraction.
         score : "entropy" or "vacuity"; None for the one that the model was calibrated to use.
+        channel : of a source with several: its number from 1, "mix" for their average, or None as for `audio.load`.
         progress : called now and then with the seconds of audio that are done.
 
         Raises
         ------
         AudioError : the audio cannot be read, or is shorter than one frame (25 ms).
-        SettingError : the model has no threshold for this score and target, or samples come without their rate.
+        SettingError : the model has no threshold for this score and target, samples come without their rate, or the
+            channel is an impossible one.
 
         Examples
         --------
@@ -262,7 +267,7 @@ class KeywordModel:
         """
         score = score or self.metadata.score
         point = self.metadata.threshold(score, target)
-        windows = cut(read_blocks(source, rate=rate), self.metadata.front_end)
+        windows = cut(read_blocks(source, rate=rate, channel=channel), self.metadata.front_end)
         best: Prediction | None = None
         while batch := list(islice(windows, MAX_BATCH)):
             for p in self._decide(batch, score, point):

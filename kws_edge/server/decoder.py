@@ -19,12 +19,13 @@ from typing import IO, Any, Final
 
 import numpy as np
 
+from kws_edge.audio.channels import Channel
 from kws_edge.audio.load import Audio, load
 from kws_edge.errors import AudioError, TooMuchAudioError
 
 _log = logging.getLogger("kws_edge.server")
 
-_HEAD: Final = struct.Struct("<IQddd")  # bytes of the name and of the file; most seconds, samples, and time for it
+_HEAD: Final = struct.Struct("<IQBddd")  # bytes of name and file; channel; most seconds, samples, and time for it
 _ANSWER: Final = struct.Struct("<?IQ")  # whether it was decoded; bytes of the text and of the samples
 _MEMORY: Final = 2**28  # bytes more than it has at its start, and four times the file's
 _KEPT: Final = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
@@ -41,8 +42,8 @@ class Decoder:
         self._process: subprocess.Popen[bytes] | None = None
         self._start()
 
-    def load(self, body: bytes, name: str) -> Audio:
-        """Decode the bytes of a file, called by this name in messages.
+    def load(self, body: bytes, name: str, channel: Channel | None = None) -> Audio:
+        """Decode the bytes of a file, called by this name in messages; `channel` is as for `audio.load`.
 
         Raises
         ------
@@ -53,7 +54,7 @@ class Decoder:
         assert process.stdout
         named = name.encode(errors="replace")
         try:
-            process.stdin.write(_HEAD.pack(len(named), len(body), *self._limits) + named)
+            process.stdin.write(_HEAD.pack(len(named), len(body), _coded(channel), *self._limits) + named)
             process.stdin.write(body)
             process.stdin.flush()
             decoded, text_size, size = _ANSWER.unpack(_exactly(process.stdout, _ANSWER.size))
@@ -98,6 +99,14 @@ class Decoder:
         return AudioError(f"{name}: its decoder failed; expected a sound file, as ffmpeg writes one anew")
 
 
+_CHANNELS: Final[tuple[Channel | None, ...]] = (None, "mix", *range(1, 254))
+"""What a byte of the head stands for."""
+
+
+def _coded(channel: Channel | None) -> int:
+    return 0 if channel is None else 1 if channel == "mix" else channel + 1
+
+
 def _exactly(pipe: IO[bytes], size: int) -> bytes:
     data = pipe.read(size)
     if len(data) < size:
@@ -116,21 +125,23 @@ def main() -> None:
     os.dup2(nowhere, 1)  # what a decoder prints must not come between the answers
     _shut_in(int(sys.argv[1]))
     while head := requests.read(_HEAD.size):
-        name_size, size, max_seconds, max_samples, timeout = _HEAD.unpack(head)
+        name_size, size, channel, max_seconds, max_samples, timeout = _HEAD.unpack(head)
         name, body = requests.read(name_size).decode(), requests.read(size)
         with _at_most(timeout):
-            text, samples = _decode(body, name, max_seconds, max_samples)
+            text, samples = _decode(body, name, _CHANNELS[channel], max_seconds, max_samples)
         written = json.dumps(text).encode()
         answers.write(_ANSWER.pack("error" not in text, len(written), len(samples)) + written)
         answers.write(samples)
         answers.flush()
 
 
-def _decode(body: bytes, name: str, max_seconds: float, max_samples: float) -> tuple[dict[str, Any], bytes]:
+def _decode(
+    body: bytes, name: str, channel: Channel | None, max_seconds: float, max_samples: float
+) -> tuple[dict[str, Any], bytes]:
     file = io.BytesIO(body)
     file.name = name  # type: ignore[attr-defined]  # which errors mention
     try:
-        audio = load(file, max_seconds=max_seconds, max_samples=max_samples)
+        audio = load(file, channel=channel, max_seconds=max_seconds, max_samples=max_samples)
     except TooMuchAudioError as error:
         return {"error": f"{error}; the server's --max-clip-seconds and --max-clip-samples"}, b""
     except AudioError as error:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from kws_edge.audio.channels import Channel
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import Audio
 from kws_edge.errors import AudioError
@@ -39,6 +40,7 @@ class Clip:
     model: KeywordModel
     target: float
     score: Score | None
+    channel: Channel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,7 @@ class InferencePool:
     def _decode(self, clip: Clip) -> Audio:
         decoder = self._decoders.get()  # there are as many as threads
         try:
-            return decoder.load(clip.body, clip.name)
+            return decoder.load(clip.body, clip.name, clip.channel)
         finally:
             self._decoders.put(decoder)
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-import soxr
 from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from kws_edge.arrays import F32
-from kws_edge.audio.decode import MAX_RATE, MIN_RATE
 from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.pcm import as_float
+from kws_edge.audio.resample import MAX_RATE, MIN_RATE, Resampler
 from kws_edge.errors import AudioError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.server.http.guard import refuse
@@ -304,7 +304,7 @@ class Pcm:
 
     def reset(self) -> None:
         """Forget what was before, as after a gap."""
-        self._resample = soxr.ResampleStream(self.rate, SAMPLE_RATE, 1) if self.rate != SAMPLE_RATE else None
+        self._resampler = Resampler(self.rate)
 
     def decode(self, message: bytes) -> F32:
         """The samples float32 [n], full scale ±1.
@@ -315,17 +315,15 @@ class Pcm:
         """
         if len(message) % self.width:
             raise AudioError(f"a message of {len(message)} bytes; expected whole {self.encoding} samples")
-        samples = np.frombuffer(message, self._dtype).astype(np.float32)
-        if self.encoding == "int16":
-            samples /= np.float32(32768)
-        elif not np.isfinite(samples).all():  # before they poison the resampler
+        given = np.frombuffer(message, self._dtype)
+        samples = as_float(given) if self.encoding == "int16" else given.astype(np.float32)
+        if not np.isfinite(samples).all():  # before they poison the resampler
             raise AudioError("samples that are NaN or infinite; expected finite numbers with a full scale of ±1")
-        return self._resample.resample_chunk(samples) if self._resample else samples
+        return self._resampler.push(samples)
 
     def flush(self) -> F32:
         """What the resampler still holds, at the end of the stream."""
-        empty = np.empty(0, np.float32)
-        return self._resample.resample_chunk(empty, last=True) if self._resample else empty
+        return self._resampler.finish()
 
 
 class _Pace:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.load import MAX_PEAK
+from kws_edge.audio.pcm import MAX_PEAK, as_float
 from kws_edge.audio.sources import AudioSource
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.features import pad
@@ -178,7 +178,7 @@ class Spotter:
         ('yes', 16000)
         """
         events: list[Event] = []
-        for hop in self._hops.push(_as_float(samples)):
+        for hop in self._hops.push(_checked(samples)):
             events += self._decide(hop)
         return events
 
@@ -255,7 +255,7 @@ def _source_for(given: object) -> str:
     return "an AudioSource, such as WavFile(path), StandardInput() or Microphone()"
 
 
-def _as_float(samples: Samples) -> F32:
+def _checked(samples: Samples) -> F32:
     if isinstance(samples, bytes | bytearray | memoryview):
         data = bytes(samples)
         if len(data) % 2:
@@ -271,7 +271,7 @@ def _as_float(samples: Samples) -> F32:
             f"samples {samples.dtype} {list(samples.shape)}; expected int16 or floating point [n], mono at 16 kHz"
         )
     if samples.dtype.kind == "i":
-        return samples.astype(np.float32) / np.float32(32768)
+        return as_float(samples)
     peak = float(np.maximum.reduce(np.abs(samples), initial=0))
     if not peak <= MAX_PEAK:
         raise AudioError(

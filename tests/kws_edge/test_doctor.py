@@ -58,16 +58,16 @@ class Sound:
     class PortAudioError(Exception):
         """As sounddevice's."""
 
-    def __init__(self, names: tuple[str, ...] = ("USB Mic",), hears: Any = 0) -> None:
+    def __init__(self, names: tuple[str, ...] = ("USB Mic",), hears: Any = 0, opposite: bool = False) -> None:
         self.default = SimpleNamespace(device=[0, 0])
-        self._names, self.hears = names, hears
+        self._names, self.hears, self._opposite = names, hears, opposite
 
     def query_hostapis(self) -> list[dict[str, str]]:
         return [{"name": "ALSA"}]
 
     def query_devices(self, device: Any = None, kind: str | None = None) -> Any:
         devices = [
-            {"name": name, "index": i, "hostapi": 0, "max_input_channels": 1, "default_samplerate": 48000.0}
+            {"name": name, "index": i, "hostapi": 0, "max_input_channels": 2, "default_samplerate": 48000.0}
             for i, name in enumerate(self._names)
         ]
         if kind is None:
@@ -76,8 +76,12 @@ class Sound:
             raise self.PortAudioError("no default input device")
         return devices[0]
 
-    def InputStream(self, *, samplerate: int, blocksize: int, callback: Any, **_: Any) -> Any:  # noqa: N802
+    def InputStream(self, *, samplerate: int, channels: int, blocksize: int, callback: Any, **_: Any) -> Any:  # noqa: N802
+        if self._opposite and channels == 1:
+            raise ValueError("two channels or nothing")
         sound = np.resize(np.asarray(self.hears, np.int16), (40 * blocksize, 1))
+        if channels == 2:
+            sound = np.concatenate([sound, -sound if self._opposite else sound], axis=1)
 
         def start() -> None:
             for block in np.split(sound, 40):
@@ -315,7 +319,7 @@ def test_without_portaudio_words_can_still_be_recognised(  # case 61
 @pytest.mark.usefixtures("quick")
 def test_microphones_are_listed_with_their_rates(tiny: str) -> None:
     (finding,) = found("microphone", tiny)
-    assert (finding.status, finding.message) == (OK, "0 USB Mic, the default: 1 channels, 48000 Hz, ALSA")
+    assert (finding.status, finding.message) == (OK, "0 USB Mic, the default: 2 channels, 48000 Hz, ALSA")
     (finding,) = found("microphone", tiny, sound=Sound(()))
     assert (finding.status, finding.message) == (WARNING, "no device that can record")
 
@@ -329,8 +333,9 @@ def test_microphones_are_listed_with_their_rates(tiny: str) -> None:
         (Sound(hears=tone(0.0008)), WARNING, "raise the input's gain"),
         (Sound(hears=tone(3)), WARNING, "lower the input's gain"),
         (Sound(()), PROBLEM, "kws-edge devices"),
+        (Sound(hears=tone(0.1), opposite=True), WARNING, "crossed wires"),
     ],
-    ids=["speech", "muted", "quiet", "clipped", "no device"],
+    ids=["speech", "muted", "quiet", "clipped", "no device", "opposite polarity"],
 )
 def test_a_moment_of_listening_measures_the_level(tiny: str, sound: Sound, status: Status, advice: str | None) -> None:
     (finding,) = found("listening", tiny, listen=1.0, sound=sound)
@@ -369,3 +374,42 @@ def test_a_check_that_breaks_is_a_finding_and_the_others_go_on(
     monkeypatch.setattr(doctor, check, broken)
     broken_ones = [f for f in examine(tiny, sound=Sound()) if f.status == PROBLEM]
     assert [f.message for f in broken_ones] == ["cannot be checked: RuntimeError: two lines"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_a_temporary_folder_words_are_still_recognised_and_the_advice_is_about_it(
+    tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(model: str, provider: str) -> Any:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr("kws_edge.bench.runner.probe", nowhere)
+    warning, answer = found("model", tiny)
+    assert (warning.status, answer.status) == (WARNING, OK)
+    assert "temporary" in warning.message
+    assert "TMPDIR" in (warning.advice or "")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (OSError(30, "Read-only file system"), "TMPDIR"),
+        (OSError(28, "No space left on device"), "TMPDIR"),
+        (PermissionError(13, "Permission denied"), "right to read"),
+        (MemoryError(), "memory"),
+        (OSError(12, "Cannot allocate memory"), "memory"),
+        (subprocess.TimeoutExpired("python", 120), "busy"),
+        (AttributeError("no such thing"), "reinstall"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
+)
+def test_the_advice_is_about_what_went_wrong(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, error: Exception, advice: str
+) -> None:
+    def broken() -> Any:
+        raise error
+
+    monkeypatch.setattr(doctor, "_processor", broken)
+    (finding,) = [f for f in examine(tiny, sound=Sound()) if f.status == PROBLEM]
+    assert advice in (finding.advice or "")

@@ -13,13 +13,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from kws_edge.arrays import F32, I16, I64
+from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_export.data.augment import Augmentation, at_speed, in_stream, mfcc_transforms, sample_transforms, transformed
 from kws_export.data.features import window_features
 from kws_export.data.negatives import NO_WORD, Negatives
 from kws_export.data.speech_commands import CLIP_SAMPLES
-from kws_export.data.splits import ArrayDataset, as_float
+from kws_export.data.splits import ArrayDataset
 
 
 def clip_features(samples: I16, length: int, front_end: FrontEnd) -> F32:

@@ -17,10 +17,11 @@ import numpy.typing as npt
 from kws_edge.arrays import F32, I16
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import EXTENSIONS, is_audio, load
+from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
 from kws_edge.tuning.soundscape import Word, speech_bounds, words_beside
 from kws_export.data.speech_commands import CLIP_SAMPLES, held_out
-from kws_export.data.splits import ArrayDataset, as_float, as_int16
+from kws_export.data.splits import ArrayDataset
 
 Sample = TypeVar("Sample", np.float32, np.int16)
 

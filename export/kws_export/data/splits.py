@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F32, I16, I64
 from kws_edge.audio.load import load
+from kws_edge.audio.pcm import as_int16
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import SILENCE_CLASS
 from kws_export.data.speech_commands import CLIP_SAMPLES, Clip, Split, index, listed, noise_files, unlabelled
@@ -120,16 +121,6 @@ def load_split(root: Path, split: Split, labels: Sequence[str], cache: Path, *, 
         labels=np.array([class_of.get(clip.word, class_of.get(UNKNOWN, -1)) for clip in chosen], np.int64),
         names=[clip.name for clip in chosen],
     )
-
-
-def as_float(samples: I16) -> F32:
-    """int16 of full scale 32768 → float32 of full scale ±1, exactly."""
-    return np.multiply(samples, np.float32(1 / 32768), dtype=np.float32)
-
-
-def as_int16(samples: F32) -> I16:
-    """The other way, rounded; what is beyond full scale is clipped."""
-    return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
 
 
 def loudest_second(samples: F32) -> F32:

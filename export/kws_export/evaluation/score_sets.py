@@ -25,6 +25,7 @@ import numpy as np
 from kws_edge.arrays import F32, I64
 from kws_edge.audio.level import measure
 from kws_edge.audio.load import is_audio, load
+from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.tuning.soundscape import speech_bounds
@@ -32,7 +33,7 @@ from kws_export.data.augment import scale_to_snr
 from kws_export.data.batches import split_features
 from kws_export.data.features import window_features
 from kws_export.data.speech_commands import CLIP_SAMPLES, Split, index
-from kws_export.data.splits import ArrayDataset, as_float, load_split, loudest_second
+from kws_export.data.splits import ArrayDataset, load_split, loudest_second
 
 SPLITS: tuple[Split, ...] = ("validation", "test")
 SNRS = (20, 10, 5, 0)

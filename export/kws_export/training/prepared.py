@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from kws_edge.arrays import F32
+from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_export.data.batches import split_features
 from kws_export.data.negatives import Negatives, load_recordings
 from kws_export.data.speech_commands import background, index, words_with
-from kws_export.data.splits import ArrayDataset, as_float, load_split
+from kws_export.data.splits import ArrayDataset, load_split
 from kws_export.training.checkpoint import weights_file
 from kws_export.training.recipe import Recipe
 

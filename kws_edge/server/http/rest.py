@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import FileResponse, Response
 
+from kws_edge.audio.channels import Channel
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import DEFAULT_TARGET, KeywordModel
 from kws_edge.model.metadata import Metadata, Score
@@ -108,6 +109,14 @@ class Parameters(BaseModel):
     score: Annotated[
         Score | None, Field(description="The uncertainty that decides; the model's own where none is given.")
     ] = None
+    channel: Annotated[
+        str | None,
+        Field(
+            pattern="^(mix|[1-9][0-9]?)$",
+            description="Of a file with several channels: the number of one, from 1, or `mix` for their average; where "
+            "none is given the average, or the strongest where they cancel each other.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +126,7 @@ class Question:
     model: KeywordModel
     target: float
     score: Score | None
+    channel: Channel | None
 
     @classmethod
     def of(cls, request: Request, given: Parameters) -> "Question":
@@ -131,11 +141,12 @@ class Question:
         service = Service.of(request)
         model = service.default_model if given.model is None else service.model(given.model)
         model.metadata.threshold(given.score or model.metadata.score, given.target)
-        return cls(model, given.target, given.score)
+        channel: Channel | None = "mix" if given.channel == "mix" else given.channel and int(given.channel)
+        return cls(model, given.target, given.score, channel)
 
     def about(self, name: str, body: bytes) -> Clip:
         """The question about one file."""
-        return Clip(name or "audio", body, self.model, self.target, self.score)
+        return Clip(name or "audio", body, self.model, self.target, self.score, self.channel)
 
 
 @v1.post(

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import struct
 import tempfile
@@ -270,6 +271,24 @@ def test_a_streamed_header_decodes_the_bytes_present(data_size: int, riff_size: 
     assert peak < 2**21
 
 
+@pytest.mark.parametrize("before", [b"", chunk(b"LIST", bytes(5_000)), chunk(b"LIST", bytes(70_001))])
+def test_an_unfinished_data_size_is_found_wherever_it_is_and_whatever_the_outer_size_covers(before: bytes) -> None:
+    for riff_size in (None, 0, 0xFFFF_FFFF):
+        file = wav(SECOND, data_size=0, riff_size=riff_size, before=before)
+        assert np.array_equal(load(file).samples, load(wav(SECOND)).samples)
+
+
+@pytest.mark.parametrize("riff_size", [None, 36 + 12, 0])
+def test_chunks_after_no_data_are_not_taken_for_samples(riff_size: int | None) -> None:
+    with pytest.raises(AudioError, match="no samples"):
+        load(wav(b"", after=chunk(b"LIST", b"INFO") + chunk(b"id3 ", bytes(300)), riff_size=riff_size))
+
+
+def test_a_format_behind_other_chunks_is_explained() -> None:
+    with pytest.raises(AudioError, match="AC-3"):
+        load(b"RIFF" + bytes(4) + b"WAVE" + chunk(b"LIST", bytes(9_000)) + wav(SECOND, fmt(tag=0x2000))[12:])
+
+
 def test_flac_of_unknown_length() -> None:
     coded = bytearray(encode(as_int16(tone()), format="FLAC"))
     coded[21] &= 0xF0  # the sample count is 36 bits in STREAMINFO
@@ -497,6 +516,35 @@ def test_array_types_are_scaled_to_one(dtype: str) -> None:
 def test_arrays_that_are_refused(array: Any, message: str) -> None:
     with pytest.raises(AudioError, match=message):
         load(array, SAMPLE_RATE)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (tone(amplitude=1.0).astype(np.int16), "-1, 0 and 1.*multiply by 32767"),
+        (np.round(1.2 * tone(amplitude=1.0)).astype(np.int16), "-1, 0 and 1"),
+        ((tone(amplitude=0.5) * 32767).astype(np.int32), "give them as int16"),
+        (tone(amplitude=0.5) / 32768, "divided twice"),
+    ],
+    ids=["cast", "rounded", "16 bits in 32", "divided twice"],
+)
+def test_silence_that_comes_of_a_wrong_scale_says_what_it_looks_like(array: Any, message: str) -> None:
+    clip = load(array, SAMPLE_RATE)
+    assert measure(clip.samples).is_silent
+    (warning,) = clip.warnings
+    assert re.search(message, warning)
+
+
+def test_a_file_of_the_lowest_bit_alone_says_what_it_looks_like() -> None:
+    (warning,) = load(encode(tone(amplitude=1.0).astype(np.int16))).warnings
+    assert "-1, 0 and 1" in warning
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros(400, np.int16), np.zeros(400), (tone(amplitude=0.5) * 2**31).astype(np.int32), tone()]
+)
+def test_silence_and_sound_of_the_right_scale_have_no_warning(array: Any) -> None:
+    assert load(array, SAMPLE_RATE).warnings == ()
 
 
 def test_an_array_needs_a_rate_and_a_file_says_its_own() -> None:

@@ -19,9 +19,10 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from kws_edge.audio.devices import input_devices
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
-from kws_edge.audio.microphone import Microphone, input_devices
+from kws_edge.audio.microphone import Microphone
 from kws_edge.audio.sources import Block, StandardInput, WavFile
 from kws_edge.errors import AudioError, DependencyError, DeviceError, SettingError
 
@@ -137,14 +138,14 @@ def test_a_wav_header_as_arecord_writes_it_is_left_out_and_believed(rate: int) -
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (with_header(bytes(400), channels=2), "2 channels of 16 bits"),
+        (with_header(bytes(408), channels=17), "17 channels of 16 bits"),
         (with_header(bytes(400), width=1), "1 channels of 8 bits"),
         (with_header(bytes(400))[:30], "damaged"),
         (b"RIFF\0\0\0\0WAVEdata" + bytes(100), "damaged"),
         (b"RIFF\0\0\0\0WAVEjunk\xff\xff\xff\xff" + bytes(100), "damaged"),
         (b"RIFF\0\0\0\0WAVE", "damaged"),
     ],
-    ids=["stereo", "8 bits", "cut", "no format", "endless chunk", "nothing"],
+    ids=["17 channels", "8 bits", "cut", "no format", "endless chunk", "nothing"],
 )
 def test_a_wav_header_of_something_else_is_refused(data: bytes, found: str) -> None:
     with pytest.raises(AudioError, match=f"{found}.*expected.*arecord"):
@@ -155,6 +156,30 @@ def test_a_wav_header_of_something_else_is_refused(data: bytes, found: str) -> N
 def test_an_impossible_rate_is_refused(rate: Any) -> None:
     with pytest.raises(SettingError, match="4000 to 192000"):
         StandardInput(rate)
+
+
+def test_a_header_of_several_channels_is_mixed_or_one_is_picked() -> None:
+    left, right = sine(440, 0.5), sine(880, 0.5)
+    data = with_header(pcm(np.stack([left, right], axis=1)), channels=2)
+    assert joined(StandardInput(stream=Pipe(data, [7, 1000]))) == pytest.approx((left + right) / 2, abs=1e-4)
+    assert joined(StandardInput(stream=Pipe(data, [7, 1000]), channel=2)) == pytest.approx(right, abs=1e-4)
+    with pytest.raises(AudioError, match="channel 3 of 2"):
+        list(StandardInput(stream=Pipe(data, [1000]), channel=3))
+
+
+@pytest.mark.parametrize("seconds", [2, 4])
+@pytest.mark.parametrize("kind", ["pipe", "recording"])
+def test_a_source_of_zeros_is_named_after_three_seconds(
+    kind: str, seconds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    zeros = bytes(2 * SAMPLE_RATE * seconds)
+    source = StandardInput(stream=io.BytesIO(zeros)) if kind == "pipe" else WavFile(with_header(zeros))
+    first = None
+    for i, _ in enumerate(source, 1):
+        if source.problem and first is None:
+            first = i * 0.1
+    assert first == (None if seconds < 3 else pytest.approx(3.0, abs=0.11))
+    assert len(caplog.records) == (seconds >= 3)
 
 
 # The microphone
@@ -182,7 +207,10 @@ class StandInStream:
 
 
 class StandIn:
-    """A module like sounddevice with one microphone, which a test speaks into and unplugs."""
+    """A module like sounddevice with one microphone, or several, which a test speaks into and unplugs.
+
+    `inputs` are the names of the inputs by their index.
+    """
 
     PortAudioError = PortAudioError
 
@@ -191,38 +219,44 @@ class StandIn:
     ) -> None:
         self.native, self.channels = native, channels
         self.accepts = accepts or (lambda rate, n: True)
+        self.inputs = {1: "USB Mic"}
         self.present = True
         self.open: list[StandInStream] = []
-        self.asked: list[Any] = []
+        self.opened: list[int] = []
         self.rescans = 0
         self.default = SimpleNamespace(device=[1, 0])
 
-    def device(self) -> dict[str, Any]:
+    def device(self, index: int) -> dict[str, Any]:
+        name = self.inputs.get(index, "Speaker") if self.present else "Speaker"
+        channels = self.channels if self.present and index in self.inputs else 0
         return {
-            "name": "USB Mic", "index": 1, "hostapi": 0,
-            "max_input_channels": self.channels, "default_samplerate": float(self.native),
+            "name": name, "index": index, "hostapi": 0, "max_input_channels": channels,
+            "default_samplerate": float(self.native),
         }  # fmt: skip
 
     def query_hostapis(self) -> list[dict[str, str]]:
         return [{"name": "ALSA"}]
 
     def query_devices(self, device: Any = None, kind: str | None = None) -> Any:
-        speaker = {"name": "Speaker", "hostapi": 0, "max_input_channels": 0, "default_samplerate": 48_000.0}
         if kind is None:
-            return [speaker, self.device()] if self.present else [speaker]
-        self.asked.append(device)
+            return [self.device(i) for i in range(max(self.inputs) + 1)]
         if not self.present:
             raise PortAudioError("Error querying device -1")
-        if device not in (None, 1, "USB Mic"):
+        matching = [i for i, name in self.inputs.items() if device in (None, i) or str(device) in name]
+        if len(matching) > 1 and isinstance(device, str):
+            raise ValueError(f"Multiple input devices found for {device!r}")
+        if not matching:
             raise ValueError(f"No input device matching {device!r}")
-        return self.device()
+        return self.device(matching[0])
 
     def InputStream(  # noqa: N802
         self, *, device: int, samplerate: int, channels: int, dtype: str, blocksize: int, callback: Callable[..., None]
     ) -> StandInStream:
-        assert (device, dtype) == (1, "int16")
+        assert device in self.inputs
+        assert dtype == "int16"
         if channels > self.channels or not self.accepts(samplerate, channels):
             raise PortAudioError(f"Invalid format: {samplerate} x {channels}")
+        self.opened.append(device)
         self.open.append(StandInStream(self, samplerate, channels, callback))
         return self.open[-1]
 
@@ -409,11 +443,88 @@ def test_a_device_that_is_plugged_in_again_is_found(machine: StandIn) -> None:  
     assert mic.reopened == 1
 
 
-def test_a_device_that_was_named_by_its_index_is_reopened_by_its_name(machine: StandIn) -> None:
-    mic = Microphone(1, backend=machine, patience=0.1, backoff=0.01, retries=1)
-    with pytest.raises(DeviceError):
-        list(mic)
-    assert machine.asked == [1, "USB Mic"]
+def lost_and_back(before: dict[int, str], device: int | str, after: dict[int, str]) -> list[int]:
+    """The indices that a microphone opens where the devices change after its first block."""
+    machine = StandIn()
+    machine.inputs = before
+    mic, blocks = opened(machine, device=device, backoff=0.001, retries=3)
+    next(blocks)
+    machine.inputs = after
+    machine.open[0].active = False
+
+    def plug_in() -> None:
+        while len(machine.opened) < 2 and not mic._closed.is_set():
+            time.sleep(0.005)
+        if machine.open:
+            say(machine, 0.05)
+
+    threading.Thread(target=plug_in).start()
+    assert next(blocks).dropped > 0
+    return machine.opened
+
+
+A, B = "USB Mic: Audio (hw:1,0)", "USB Mic: Audio (hw:2,0)"
+
+
+@pytest.mark.parametrize("device", [1, "hw:1,0"])
+def test_a_device_whose_number_and_place_moved_is_found_again(device: int | str) -> None:
+    assert lost_and_back({1: A}, device, {3: B, 1: "HDMI (hw:0,3)"}) == [1, 3]
+
+
+def test_of_two_devices_of_one_name_the_one_that_was_chosen_comes_back() -> None:
+    assert lost_and_back({1: A, 2: B}, 2, {1: A, 2: B}) == [2, 2]
+    assert lost_and_back({1: "Mic", 2: "Mic"}, 2, {1: "Mic", 2: "Mic"}) == [2, 2]
+    assert lost_and_back({1: A, 2: B}, 2, {1: A, 4: "USB Mic: Audio (hw:3,0)"}) == [2, 4]
+    assert lost_and_back({1: A, 2: B}, 2, {3: A, 4: B}) == [2, 4]
+
+
+def test_the_twin_of_a_device_that_is_gone_is_not_taken_for_it() -> None:
+    with pytest.raises(DeviceError, match="no sound after 3 attempts"):
+        lost_and_back({1: A, 2: B}, 2, {1: A})
+
+
+def test_a_callback_that_fails_is_said_at_once_with_its_own_error(
+    machine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mic, blocks = opened(machine)
+    next(blocks)
+
+    class Unreadable:
+        """What says of itself neither that samples were lost nor that they were not."""
+
+    start = time.monotonic()
+    machine.open[0].callback(np.zeros((800, 1), np.int16), 800, None, Unreadable())
+    with pytest.raises(DeviceError, match=r"USB Mic.*AttributeError.*input_overflow"):
+        next(blocks)
+    assert time.monotonic() - start < mic._patience
+    assert machine.open == []
+
+
+def test_a_microphone_of_opposite_polarity_is_heard_and_named(
+    machine: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.accepts = lambda rate, n: n == 2
+    mic, blocks = opened(machine)
+    next(blocks)
+    for _ in range(80):
+        machine.speak(np.stack([sine(440, 0.05), -0.8 * sine(440, 0.05)], axis=1))
+        samples = next(blocks).samples
+    assert samples == pytest.approx(sine(440, 0.05), abs=1e-3)
+    assert "cancel" in str(mic.problem)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(("channel", "frequency"), [(1, 440), (2, 880)])
+def test_a_microphone_gives_the_channel_that_is_asked_for(machine: StandIn, channel: int, frequency: int) -> None:
+    _, blocks = opened(machine, channel=channel)
+    next(blocks)
+    machine.speak(np.stack([sine(440, 0.05), sine(880, 0.05)], axis=1))
+    assert next(blocks).samples == pytest.approx(sine(frequency, 0.05), abs=1e-3)
+
+
+def test_a_channel_that_a_microphone_does_not_have_is_an_error(machine: StandIn) -> None:
+    with pytest.raises(DeviceError, match="channel 3 of 2; expected 1 to 2"):
+        next(iter(Microphone(channel=3, backend=machine)))
 
 
 def test_a_device_that_stays_away_is_an_error_after_the_attempts(machine: StandIn) -> None:  # case 58

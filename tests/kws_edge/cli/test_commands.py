@@ -85,6 +85,17 @@ class TestClassify:
         result = classify("--json", "-", stdin=Path("words/high.wav").read_bytes())
         assert answers(result) == {"-": "high"}
 
+    def test_a_channel_is_picked_by_its_number(self) -> None:
+        (low, first), (high, second) = list(tiny_model.TONES.items())[:2]
+        t = np.arange(RATE) / RATE
+        pair = [0.3 * np.sin(2 * np.pi * frequency * t) for frequency in (first, second)]
+        soundfile.write("two.wav", np.stack(pair, axis=1), RATE)
+        assert answers(classify("two.wav", "--json", "--channel", "1")) == {"two.wav": low}
+        assert answers(classify("two.wav", "--json", "--channel", "2")) == {"two.wav": high}
+        refused = classify("two.wav", "--channel", "3")
+        assert (refused.exit_code, "channel 3 of 2" in refused.stderr) == (1, True)
+        assert "expected a number from 1, or mix" in classify("two.wav", "--channel", "left").stderr
+
     def test_a_long_clip_is_answered_with_the_time_of_its_word(self) -> None:  # case 25
         clip = 0.05 * np.random.default_rng(2).standard_normal(10 * RATE)
         clip[7 * RATE : 8 * RATE] = soundfile.read("words/mid.wav")[0]
