@@ -40,7 +40,7 @@ class Distillation:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to train and how. The defaults are the design's, but for the epochs, which the machine's time decides.
+    """What to train and how. The defaults are MatchboxNet's, but for the epochs, which the machine's time decides.
 
     Attributes
     ----------
@@ -56,12 +56,12 @@ class Recipe:
         task; empty for the clips of the test split.
     min_clips : see `labels`.
     repeat, channels : R and C of MatchboxNet-3xRxC; channels in multiples of 16.
-    padding : "same", or "valid" for a network that a stream computes hop by hop; see network.py.
+    padding : "same", or "valid" for a network that a stream computes hop by hop; see `MatchboxNet`.
     epochs, batch : length of the run, clips per optimiser step over all processes.
     seed : of the weights, the sampling and the augmentation.
     balance : 0 draws clips as they come, 1 draws every word equally often, between them by n^(1 - balance).
     peak_lr, final_lr, warmup, hold : the warm-up-hold-decay schedule (schedule.py).
-    weight_decay : None for the design's rule, 1e-3 without a KL term and 0 with one.
+    weight_decay : None for 1e-3 without a KL term and 0 with one.
     kl_end : None for the variant's own ramp of the KL term; else the weight that the ramp climbs to by the run's end.
     average : 0, or how much of the average of the weights, which is what is validated and exported, stays at each step:
         at 0.998 it covers about the last 500.

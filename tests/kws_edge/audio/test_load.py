@@ -101,7 +101,6 @@ def feature_distance(a: Any, b: Any) -> float:
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("rate", [22_050, 32_000, 44_100, 48_000, 96_000, 192_000])
 def test_a_word_at_another_rate_keeps_its_features(word: Any, other_word: Any, rate: int, channels: int) -> None:
-    # cases 1 and 2
     there = soxr.resample(word, SAMPLE_RATE, rate)
     clip = load(encode(np.stack([there] * channels, axis=1), rate))
     assert (clip.source_rate, clip.source_channels, len(clip.samples)) == (rate, channels, len(word))
@@ -117,7 +116,6 @@ def test_telephone_rate_keeps_what_it_can_hold(word: Any) -> None:
 @pytest.mark.parametrize("rate", [44_100, 48_000, 96_000])
 @pytest.mark.parametrize("frequency", [8_200, 9_000, 12_000, 15_000])
 def test_what_is_above_8_khz_does_not_alias(frequency: int, rate: int) -> None:
-    # case 3
     samples = load(encode(tone(frequency, rate=rate, amplitude=0.9), rate, subtype="PCM_24")).samples
     middle = samples[400:-400].astype(np.float64)  # the tone's own start and end are steps, with all frequencies
     spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle)))) * 4 / len(middle)
@@ -138,20 +136,17 @@ def test_the_length_after_resampling_is_the_duration(rate: int, n: int) -> None:
 
 
 def test_8_bit_silence_is_digital_silence() -> None:
-    # case 4
     clip = load(wav(b"\x80" * 16_000, fmt(bits=8)))
     assert not clip.samples.any()
     assert measure(clip.samples).is_silent
 
 
 def test_an_8_bit_word_is_the_word_within_its_quantisation(word: Any) -> None:
-    # case 4
     assert snr(word, load(encode(word, subtype="PCM_U8")).samples) > 18
 
 
 @pytest.mark.parametrize("subtype", ["PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
 def test_more_bits_decode_to_the_samples_of_16_bits(subtype: str) -> None:
-    # cases 5 and 6
     assert load(encode(tone(), subtype=subtype)).samples == pytest.approx(load(wav(SECOND)).samples, abs=2 / 32768)
 
 
@@ -165,7 +160,6 @@ def test_the_positive_and_negative_full_scale_of_pcm(bits: int) -> None:
 
 
 def test_wave_format_extensible() -> None:
-    # case 7
     guid = struct.pack("<H", PCM) + b"\x00\x00\x00\x00\x10\x00\x80\x00\x00\xaa\x00\x38\x9b\x71"
     clip = load(wav(SECOND, fmt(EXTENSIBLE) + struct.pack("<HHI", 22, 16, 4) + guid))
     assert np.array_equal(clip.samples, load(wav(SECOND)).samples)
@@ -235,7 +229,7 @@ def test_half_a_sample_at_the_end_is_dropped() -> None:
 @pytest.mark.parametrize("silent", [np.zeros(16_000), np.full(16_000, 0.2), 1e-4 * tone()])
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_word_in_one_channel_keeps_its_level(word: Any, silent: Any, side: int) -> None:
-    # case 22: the other channel is zero, constant, or below -70 dBFS
+    # The other channel is zero, constant, or below -70 dBFS.
     channels = [silent[: len(word)], silent[: len(word)]]
     channels[side] = word
     assert np.array_equal(load(np.stack(channels, axis=1), rate=SAMPLE_RATE).samples, word)
@@ -260,7 +254,6 @@ def test_sixteen_channels_are_accepted() -> None:
 @pytest.mark.parametrize("riff_size", [0xFFFF_FFFF, 0x7FFF_FFFF, 0, 36])
 @pytest.mark.parametrize("data_size", [0xFFFF_FFFF, 0xFFFF_FFDB, 0x7FFF_FFFF, 0x7FFF_F000, 0])
 def test_a_streamed_header_decodes_the_bytes_present(data_size: int, riff_size: int) -> None:
-    # case 8
     file = wav(SECOND, data_size=data_size, riff_size=riff_size)
     tracemalloc.start()
     clip = load(file)
@@ -298,7 +291,6 @@ def test_flac_of_unknown_length() -> None:
 
 @pytest.mark.parametrize("format", ["WAV", "WAVEX", "W64", "RF64", "AIFF", "AU"])
 def test_data_that_end_early_are_decoded_with_a_warning(format: str) -> None:
-    # case 10
     whole = encode(as_int16(tone()), format=format)
     clip = load(whole[: len(whole) // 2])
     assert np.array_equal(clip.samples, load(whole).samples[: len(clip.samples)])
@@ -308,7 +300,6 @@ def test_data_that_end_early_are_decoded_with_a_warning(format: str) -> None:
 
 
 def test_the_warning_gives_both_sizes() -> None:
-    # case 10
     assert load(wav(SECOND, data_size=64_000)).warnings == (
         "the header announces 64000 bytes, 32000 are present: the end is missing",
     )
@@ -329,14 +320,13 @@ def test_flac_that_ends_early_is_refused() -> None:
     "file", [wav(b""), wav(b"\1"), wav(b"", after=chunk(b"LIST", b"INFO")), wav(b"", data_size=0xFFFF_FFFF)]
 )
 def test_no_samples(file: bytes) -> None:
-    # case 12
     with pytest.raises(AudioError, match="no samples"):
         load(file)
 
 
 @pytest.mark.parametrize("n", [1, 100, 4_800])
 def test_a_clip_however_short_is_given_as_it_is(n: int) -> None:
-    # case 24: the model pads it
+    # The model pads it.
     assert len(load(wav(SECOND[: 2 * n])).samples) == n
 
 
@@ -348,19 +338,19 @@ def test_a_clip_of_which_resampling_leaves_nothing() -> None:
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        (b"", "no bytes"),  # case 13
+        (b"", "no bytes"),
         (bytes(5_000), "not readable as audio"),
         (np.random.default_rng(0).bytes(5_000), "not readable as audio"),
         (b"this is a text file, named .wav\n" * 20, "not readable as audio"),
         (b"RIFF", "not readable as audio"),
         (b"RIFF\0\0\0\0WAVE", "No 'data' chunk"),
         (b"\xff\xfb" + b"x" * 5_000, "MP3 file without a valid frame"),
-        (wav(SECOND, fmt()[:8]), "'fmt ' chunk of 8 bytes; expected at least 16"),  # case 15
+        (wav(SECOND, fmt()[:8]), "'fmt ' chunk of 8 bytes; expected at least 16"),
         (wav(SECOND, fmt()[:14]), "'fmt ' chunk of 14 bytes; expected at least 16"),
         (wav(SECOND)[:28], "'fmt ' chunk of 8 bytes; expected at least 16"),
         (wav(SECOND)[:36], "No 'data' chunk"),
         (wav(SECOND, before=b"junk\xff\xff\xff\x7f"), "No 'data' chunk"),
-        (wav(SECOND, fmt(channels=0)), "0 channels; expected 1 to 16"),  # case 17
+        (wav(SECOND, fmt(channels=0)), "0 channels; expected 1 to 16"),
         (wav(SECOND, fmt(channels=17)), "17 channels; expected 1 to 16"),
         (wav(SECOND, fmt(channels=255)), "255 channels; expected 1 to 16"),
         (wav(SECOND, fmt(channels=65_535)), "65535 channels; expected 1 to 16"),
@@ -370,7 +360,7 @@ def test_a_clip_of_which_resampling_leaves_nothing() -> None:
         (wav(SECOND, fmt(rate=0)), "sample rate of 0 Hz; expected 4000 to 192000 Hz"),
         (wav(SECOND, fmt(rate=3_999)), "sample rate of 3999 Hz; expected 4000 to 192000 Hz"),
         (wav(SECOND, fmt(rate=2_000_000_000)), "sample rate of 2000000000 Hz"),
-        (wav(SECOND, fmt(tag=0x00FF)), "AAC .WAVE format 0x00FF. is not supported; expected PCM"),  # case 18
+        (wav(SECOND, fmt(tag=0x00FF)), "AAC .WAVE format 0x00FF. is not supported; expected PCM"),
         (wav(SECOND, fmt(tag=0x0161)), "WMA .WAVE format 0x0161. is not supported"),
         (wav(SECOND, fmt(tag=0x1234)), "unknown codec .WAVE format 0x1234. is not supported"),
         (b"\0\0\0\x20ftypM4A " + bytes(500), "AAC or ALAC in MP4 is not supported; expected WAV"),
@@ -390,7 +380,7 @@ def test_refused_bytes_say_why_in_one_line(file: bytes, message: str) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", ["<f4", "<f8"])
 def test_nan_and_infinity_are_refused_in_files_and_arrays(bad: float, dtype: str) -> None:
-    # case 19: one sample, in a channel that would count as silent
+    # One sample, in a channel that would count as silent.
     samples = np.stack([tone(), np.zeros(16_000)], axis=1).astype(dtype)
     samples[12_345, 1] = bad
     for source, rate in ((wav(samples.tobytes(), fmt(FLOAT, 2, bits=samples.itemsize * 8)), None), (samples, 48_000)):
@@ -584,7 +574,7 @@ def test_blocks_of_16_khz_are_the_file_bit_by_bit() -> None:
 
 @pytest.mark.parametrize(("minutes", "rate", "channels"), [(10, 16_000, 1), (1, 48_000, 2)])
 def test_a_long_file_is_read_in_bounded_memory(tmp_path: Path, minutes: int, rate: int, channels: int) -> None:
-    # case 26: a sparse file of zeros
+    # A sparse file of zeros.
     size = minutes * 60 * rate * channels * 2
     path = tmp_path / "long.wav"
     path.write_bytes(wav(b"", fmt(channels=channels, rate=rate), data_size=size, riff_size=size + 36))
@@ -606,7 +596,6 @@ def test_a_small_file_that_expands_without_end_is_no_clip(channels: int) -> None
 
 
 def test_blocks_log_the_warnings_that_load_returns(caplog: pytest.LogCaptureFixture) -> None:
-    # case 10
     assert sum(map(len, read_blocks(wav(SECOND, data_size=64_000)))) == 16_000
     assert [r.getMessage() for r in caplog.records] == [
         "bytes: the header announces 64000 bytes, 32000 are present: the end is missing"
@@ -628,7 +617,6 @@ def test_blocks_of_no_samples_are_refused() -> None:
 
 
 def test_the_level_of_a_tone_with_an_offset() -> None:
-    # case 28
     level = measure(tone(amplitude=0.5) + 0.2)
     assert level.dc == pytest.approx(0.2, abs=1e-9)
     assert level.peak == pytest.approx(0.5, abs=1e-4)
@@ -639,7 +627,6 @@ def test_the_level_of_a_tone_with_an_offset() -> None:
 @pytest.mark.parametrize("dc", [0.0, 0.2, -1.0, 0.1])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_constant_is_silence(dc: float, dtype: Any) -> None:
-    # cases 27 and 28
     level = measure(np.full(16_000, dc, dtype))
     assert level.is_silent
     assert level.dc == pytest.approx(dc, abs=1e-7)
@@ -647,7 +634,6 @@ def test_a_constant_is_silence(dc: float, dtype: Any) -> None:
 
 @pytest.mark.parametrize(("dbfs", "silent"), [(-80, True), (-71, True), (-69, False), (-40, False), (-1, False)])
 def test_silence_ends_at_minus_70_dbfs(dbfs: float, silent: bool) -> None:
-    # case 30
     level = measure(tone(amplitude=10 ** (dbfs / 20)))
     assert level.is_silent is silent
     assert not level.is_clipped
@@ -655,7 +641,6 @@ def test_silence_ends_at_minus_70_dbfs(dbfs: float, silent: bool) -> None:
 
 @pytest.mark.parametrize("period", [2, 10, 160])
 def test_a_full_scale_square_wave_is_clipped_throughout(period: int) -> None:
-    # case 29
     square = np.where(np.arange(16_000) % period < period / 2, 1.0, -1.0).astype(np.float32)
     level = measure(square)
     assert level.clipped == 1
@@ -665,7 +650,7 @@ def test_a_full_scale_square_wave_is_clipped_throughout(period: int) -> None:
 
 @pytest.mark.parametrize("rate", [16_000, 44_100])
 def test_hard_clipped_speech_is_clipped_and_the_same_at_minus_1_dbfs_is_not(data: Path, rate: int) -> None:
-    # cases 29 and 30: also where it was clipped before it was resampled
+    # Also where it was clipped before it was resampled.
     flagged = []
     for path in sorted((data / "speech_commands" / "stop").iterdir())[:20]:
         word = load(path).samples
@@ -687,7 +672,6 @@ def test_single_samples_at_full_scale_are_not_clipping() -> None:
     "bad", [np.zeros(0), np.zeros((2, 2)), np.zeros(5, np.int16), np.array([0.1, np.nan]), np.array([np.inf, -np.inf])]
 )
 def test_a_level_of_nothing_or_of_nan_is_refused(bad: Any) -> None:
-    # case 19
     with pytest.raises(AudioError):
         measure(bad)
 
@@ -731,7 +715,6 @@ def assert_decoded_or_refused(file: bytes) -> None:
 )
 @settings(max_examples=200, deadline=None)
 def test_random_bytes_raise_nothing_but_audio_error(body: bytes, magic: bytes) -> None:
-    # case 13
     assert_decoded_or_refused(magic + body)
 
 

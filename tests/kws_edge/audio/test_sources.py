@@ -314,7 +314,7 @@ def test_sound_comes_through_unchanged(machine: StandIn) -> None:
     assert (mic.overflows, mic.dropped, mic.problem) == (0, 0, None)
 
 
-def test_a_device_that_refuses_16_khz_is_resampled_from_its_native_rate() -> None:  # case 54
+def test_a_device_that_refuses_16_khz_is_resampled_from_its_native_rate() -> None:
     machine = StandIn(accepts=lambda rate, n: rate == 48_000)
     mic = Microphone(backend=machine)
     blocks, heard = iter(mic), []
@@ -328,7 +328,7 @@ def test_a_device_that_refuses_16_khz_is_resampled_from_its_native_rate() -> Non
     assert samples.max() == pytest.approx(0.3, abs=0.02)
 
 
-def test_a_device_that_refuses_one_channel_is_opened_with_two_and_mixed() -> None:  # case 55
+def test_a_device_that_refuses_one_channel_is_opened_with_two_and_mixed() -> None:
     machine = StandIn(accepts=lambda rate, n: n == 2)
     _, blocks = opened(machine)
     assert (machine.open[0].rate, machine.open[0].channels) == (SAMPLE_RATE, 2)
@@ -367,7 +367,7 @@ def test_a_machine_without_a_microphone_is_an_error(machine: StandIn) -> None:
 
 def test_overflow_is_counted_and_parts_the_stream_and_the_log_stays_short(
     machine: StandIn, caplog: pytest.LogCaptureFixture
-) -> None:  # case 56
+) -> None:
     mic, blocks = opened(machine)
     next(blocks)
     for _ in range(20):
@@ -379,9 +379,7 @@ def test_overflow_is_counted_and_parts_the_stream_and_the_log_stays_short(
     assert next(blocks).dropped == 0
 
 
-def test_a_slow_consumer_finds_one_long_gap_and_then_no_lag(
-    machine: StandIn, caplog: pytest.LogCaptureFixture
-) -> None:  # case 52
+def test_a_slow_consumer_finds_one_long_gap_and_then_no_lag(machine: StandIn, caplog: pytest.LogCaptureFixture) -> None:
     mic, blocks = opened(machine, queue=1.0)
     next(blocks)
     heard, dropped, gaps, lag = 1600, 0, 0, 0.0
@@ -402,9 +400,7 @@ def test_a_slow_consumer_finds_one_long_gap_and_then_no_lag(
 
 
 @pytest.mark.parametrize("abrupt", [True, False], ids=["the stream ends", "callbacks stop"])
-def test_a_device_that_dies_is_noticed_and_reopened_and_the_outage_is_a_gap(
-    machine: StandIn, abrupt: bool
-) -> None:  # case 58
+def test_a_device_that_dies_is_noticed_and_reopened_and_the_outage_is_a_gap(machine: StandIn, abrupt: bool) -> None:
     before_last = time.monotonic()
     # A patience that a thread of this test, which speaks, does not exhaust where the machine is busy.
     mic, blocks = opened(machine, patience=2.0)
@@ -427,7 +423,7 @@ def test_a_device_that_dies_is_noticed_and_reopened_and_the_outage_is_a_gap(
     assert (mic.reopened, len(machine.open), mic.problem) == (1, 1, None)
 
 
-def test_a_device_that_is_plugged_in_again_is_found(machine: StandIn) -> None:  # case 58
+def test_a_device_that_is_plugged_in_again_is_found(machine: StandIn) -> None:
     mic, blocks = opened(machine, backoff=0.001, retries=12)
     next(blocks)
     machine.present = machine.open[0].active = False
@@ -527,7 +523,7 @@ def test_a_channel_that_a_microphone_does_not_have_is_an_error(machine: StandIn)
         next(iter(Microphone(channel=3, backend=machine)))
 
 
-def test_a_device_that_stays_away_is_an_error_after_the_attempts(machine: StandIn) -> None:  # case 58
+def test_a_device_that_stays_away_is_an_error_after_the_attempts(machine: StandIn) -> None:
     mic, blocks = opened(machine, backoff=0.001, retries=3)
     next(blocks)
     machine.present = machine.open[0].active = False
@@ -600,7 +596,7 @@ sys.meta_path.insert(0, Blocker())
 )
 def test_without_portaudio_the_microphone_alone_fails_and_names_the_package(
     problem: str, package: str, tmp_path: Path
-) -> None:  # case 61
+) -> None:
     soundfile.write(tmp_path / "a.wav", sine(440, 0.2), SAMPLE_RATE)
     code = f"""
 from kws_edge import DependencyError, Microphone, StandardInput, WavFile

@@ -212,7 +212,7 @@ def test_a_device_that_cannot_be_bound_to_is_not_named() -> None:
     assert BoundRun(open_session(tiny_model.build(), CPU, 1), "cuda", FEATURES).device == "cpu"
 
 
-def test_nodes_are_counted_by_the_provider_that_ran_them() -> None:  # case 68
+def test_nodes_are_counted_by_the_provider_that_ran_them() -> None:
     def node(name: str, provider: str) -> dict[str, Any]:
         return {"cat": "Node", "name": f"{name}_kernel_time", "args": {"provider": f"{provider}ExecutionProvider"}}
 
@@ -226,7 +226,7 @@ def test_a_profile_that_cannot_be_read_labels_nothing(text: str) -> None:
         count_nodes(text)
 
 
-def test_a_provider_that_is_listed_and_runs_nothing_is_seen_through() -> None:  # case 68
+def test_a_provider_that_is_listed_and_runs_nothing_is_seen_through() -> None:
     if "AzureExecutionProvider" not in ort.get_available_providers():
         pytest.skip("this onnxruntime has no provider that is listed and runs nothing")
     session = open_session(tiny_model.build(), "AzureExecutionProvider", 1)
@@ -253,7 +253,7 @@ def answers(*rounds: list[tuple[float, float, float, float]]) -> Row:
     return runner._row(Case("tiny", "clip", "cpu", 1, 1), started, measured, finished)
 
 
-def test_a_rows_figures_are_of_what_was_timed_and_not_of_the_warm_up() -> None:  # case 68
+def test_a_rows_figures_are_of_what_was_timed_and_not_of_the_warm_up() -> None:
     found = answers([(0.001, 0.002, 0.003, 0.004)] * 49 + [(0.1, 0.1, 0.1, 0.7)], [(0.002, 0.002, 0.002, 0.002)] * 50)
     times = [10.0] * 49 + [1000.0] + [8.0] * 50
     assert (found.decisions, found.warm_up, found.first_ms) == (100, 7, 500.0)
@@ -350,7 +350,7 @@ def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
         Report.read(path)
 
 
-def test_a_provider_that_runs_a_part_of_the_graph_is_labelled_with_its_share() -> None:  # case 68
+def test_a_provider_that_runs_a_part_of_the_graph_is_labelled_with_its_share() -> None:
     found = row(provider="cuda", nodes={"cuda": 30, "cpu": 12})
     assert found.provider_and_share == "cuda (30 of 42 nodes)"
     assert "cuda (30 of 42 nodes)" in report(found).to_markdown()
@@ -378,7 +378,7 @@ def test_the_drawing_has_a_bar_for_every_stage_of_every_row(tmp_path: Path) -> N
 # Measuring
 
 
-def test_a_benchmark_of_two_tasks(tiny: str, tmp_path: Path) -> None:  # case 68
+def test_a_benchmark_of_two_tasks(tiny: str, tmp_path: Path) -> None:
     result = run("--model", tiny, "--provider", "cpu", "--seconds", "0.2", "--batch", "3", "--json",
                  "--output", "new.json", "--markdown", "new.md", "--plot", "new.svg")  # fmt: skip
     assert (result.exit_code, result.stderr) == (0, "")
@@ -415,7 +415,7 @@ def test_tables_verdict_and_comparison_for_people(tiny: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--provider", "cuda"], "execution provider cuda: not in this onnxruntime, which has"),  # case 67
+        (["--provider", "cuda"], "execution provider cuda: not in this onnxruntime, which has"),
         (["--provider", "gpu"], "unknown execution provider 'gpu'; expected one of"),
         (["--batch", "17"], "batch=17; expected 1 to 16"),
         (["--batch", ","], "no batches; expected at least one"),
@@ -437,7 +437,7 @@ def test_what_makes_measuring_impossible_is_one_line(tiny: str, arguments: list[
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-def test_a_provider_falls_back_with_a_warning_and_under_the_name_of_what_runs(tiny: str) -> None:  # cases 67 and 68
+def test_a_provider_falls_back_with_a_warning_and_under_the_name_of_what_runs(tiny: str) -> None:
     result = run(
         "--model", tiny, "--provider", "cuda,cpu", "--fallback", "--task", "clip", "--seconds", "0.01", "--json"
     )
@@ -447,7 +447,7 @@ def test_a_provider_falls_back_with_a_warning_and_under_the_name_of_what_runs(ti
     assert [r["provider"] for r in json.loads(result.stdout)["rows"]] == ["cpu"]
 
 
-def test_a_provider_that_runs_no_node_gets_no_row(tiny: str) -> None:  # case 68
+def test_a_provider_that_runs_no_node_gets_no_row(tiny: str) -> None:
     if "AzureExecutionProvider" not in ort.get_available_providers():
         pytest.skip("this onnxruntime has no provider that is listed and runs nothing")
     with pytest.raises(ProviderError, match="execution provider azure: loads, but no node of the model runs on it"):
@@ -605,7 +605,7 @@ def test_a_machine_that_tells_nothing_is_described(tmp_path: Path) -> None:
     assert (machine.quota, machine.governors, machine.mhz, machine.memory_mb) == (None, (), None, None)
 
 
-def test_a_loop_at_20_hz_takes_under_15_percent_of_a_core(tiny: str) -> None:  # case 69
+def test_a_loop_at_20_hz_takes_under_15_percent_of_a_core(tiny: str) -> None:
     """With two threads, of which the one that waits must not spin.
 
     A machine that is too slow for that share, or too busy, may take what the decisions take that follow each other with

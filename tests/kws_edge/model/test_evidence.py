@@ -105,7 +105,7 @@ def test_no_evidence_at_all_is_full_vacuity_and_full_entropy(variant: Variant) -
 
 
 def assert_sound(z: Logits, variant: Variant) -> None:
-    """Every range that the design promises, in the dtype and shape of the logits."""
+    """Every range that is promised, in the dtype and shape of the logits."""
     a = alpha(z, variant)
     p, u, h = probability(a), vacuity(a, variant), entropy(a)
     assert {x.dtype for x in (a, p, u, h)} == {z.dtype}
@@ -123,7 +123,7 @@ def test_results_are_in_range_for_any_logits(z: Logits, variant: Variant) -> Non
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("classes", [2, 20, 6_000])
-def test_results_are_in_range_for_extreme_logits(variant: Variant, dtype: type, classes: int) -> None:  # case 72
+def test_results_are_in_range_for_extreme_logits(variant: Variant, dtype: type, classes: int) -> None:
     one_hot = np.full(classes, -1e4)
     one_hot[0] = 1e4
     z = np.stack([one_hot, -one_hot, np.full(classes, -1e4), np.full(classes, 1e4)])

@@ -30,7 +30,7 @@ REFERENCE = {
     "preemph": 0,
     "winfunc": np.hanning,
 }
-"""The design's parameters in the reference implementation's terms."""
+"""The front end's parameters in the reference implementation's terms."""
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_streaming_equals_the_whole_clip_for_any_cuts(samples: int, cuts: list[i
     assert_stream_equals_clip(noise(samples), sorted(min(cut, samples) for cut in cuts))
 
 
-@pytest.mark.parametrize("chunk", [1, 160, 1000, 1280, 4096, 16_001])  # case 43
+@pytest.mark.parametrize("chunk", [1, 160, 1000, 1280, 4096, 16_001])
 def test_streaming_equals_the_whole_clip_on_real_speech(speech: list[F64], chunk: int) -> None:
     clip = np.concatenate(speech[:3])
     assert_stream_equals_clip(clip, list(range(chunk, len(clip), chunk)))
@@ -157,24 +157,24 @@ def test_a_stream_keeps_no_more_than_the_next_frame_needs() -> None:
 # Difficult signals; a RuntimeWarning fails any test
 
 
-def test_digital_silence_is_finite_and_flat() -> None:  # case 27
+def test_digital_silence_is_finite_and_flat() -> None:
     coefficients = mfcc(np.zeros(16_000, np.float32))
     np.testing.assert_allclose(coefficients[:, 0], np.sqrt(64) * np.log(FE.log_floor), rtol=1e-6)
     np.testing.assert_allclose(coefficients[:, 1:], 0, atol=1e-4)
 
 
-def test_constant_dc_is_finite_and_the_same_in_every_frame() -> None:  # case 28
+def test_constant_dc_is_finite_and_the_same_in_every_frame() -> None:
     coefficients = mfcc(np.full(16_000, 0.5, np.float32))
     assert np.isfinite(coefficients).all()
     np.testing.assert_allclose(coefficients, np.broadcast_to(coefficients[0], (98, 64)), atol=1e-4)
 
 
-def test_a_full_scale_square_wave_is_finite() -> None:  # case 29
+def test_a_full_scale_square_wave_is_finite() -> None:
     square = np.where(np.arange(16_000) // 40 % 2, 1.0, -1.0)
     assert np.isfinite(mfcc(square)).all()
 
 
-def test_hard_clipped_speech_is_finite(speech: list[F64]) -> None:  # case 29
+def test_hard_clipped_speech_is_finite(speech: list[F64]) -> None:
     for clip in speech:
         assert np.isfinite(mfcc(np.clip(100 * clip, -1, 1))).all()
 
@@ -182,7 +182,7 @@ def test_hard_clipped_speech_is_finite(speech: list[F64]) -> None:  # case 29
 # The network's input
 
 
-@pytest.mark.parametrize("samples", [15_999, 16_000, 16_001])  # case 35
+@pytest.mark.parametrize("samples", [15_999, 16_000, 16_001])
 def test_one_second_give_or_take_a_sample_has_the_same_input_shape(samples: int) -> None:
     network_input = pad(mfcc(noise(samples)))
     assert network_input.shape == (64, 128)
@@ -225,7 +225,7 @@ def test_samples_that_are_not_mono_floating_point_are_refused(run: Any, samples:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"window": 513}, "window of 513 samples does not fit n_fft=512"),  # case 31
+        ({"window": 513}, "window of 513 samples does not fit n_fft=512"),
         ({"window": 0}, "window of 0 samples"),
         ({"window": 400.0}, "window=400.0; expected int"),
         ({"hop": 0}, "hop of 0 samples"),
@@ -274,6 +274,6 @@ def test_an_unknown_setting_is_refused_by_name() -> None:
     [{"n_fft": 2**40}, {"n_mels": 10**9}, {"log_floor": 10**400}, {"log_floor": 1e300}],
     ids=["n_fft", "n_mels", "log_floor beyond floats", "log_floor"],
 )
-def test_settings_that_no_machine_could_run_are_refused(setting: dict[str, Any]) -> None:  # case 36
+def test_settings_that_no_machine_could_run_are_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(SettingError):
         FrontEnd(**setting)

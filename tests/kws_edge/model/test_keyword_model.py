@@ -74,7 +74,7 @@ def refused(folder: Path, content: bytes) -> str:
     ],
     ids=["empty", "text", "cut off", "zeros"],
 )
-def test_what_is_not_a_model_is_refused(content: bytes, found: str, tmp_path: Path) -> None:  # case 66
+def test_what_is_not_a_model_is_refused(content: bytes, found: str, tmp_path: Path) -> None:
     message = refused(tmp_path, content)
     assert found in message
     assert "expected an ONNX file" in message
@@ -85,9 +85,7 @@ def test_what_is_not_a_model_is_refused(content: bytes, found: str, tmp_path: Pa
     [("IR version", tiny_model.build(ir_version=99)), ("opset", tiny_model.build(opset=99))],
     ids=["IR version", "opset"],
 )
-def test_a_model_from_the_future_is_refused_found_against_supported(  # case 66
-    what: str, content: bytes, tmp_path: Path
-) -> None:
+def test_a_model_from_the_future_is_refused_found_against_supported(what: str, content: bytes, tmp_path: Path) -> None:
     message = refused(tmp_path, content)
     assert f"found {what} 99, supported up to " in message
     assert len(message) < 300
@@ -108,9 +106,7 @@ def test_a_model_from_the_future_is_refused_found_against_supported(  # case 66
     ],
     ids=["no metadata", "no schema", "schema", "labels", "frames", "features", "input", "outputs", "rate"],
 )
-def test_metadata_that_disagree_with_the_graph_are_refused(  # case 36
-    content: bytes, problem: str, tmp_path: Path
-) -> None:
+def test_metadata_that_disagree_with_the_graph_are_refused(content: bytes, problem: str, tmp_path: Path) -> None:
     message = refused(tmp_path, content)
     assert problem in message
     assert "expected" in message
@@ -140,7 +136,7 @@ def test_an_impossible_number_of_threads_is_refused(threads: Any, tmp_path: Path
         KeywordModel.load(tiny_model.save(tmp_path), threads=threads)
 
 
-def test_a_copy_in_another_folder_is_the_same_model(model: KeywordModel, tmp_path: Path) -> None:  # case 64
+def test_a_copy_in_another_folder_is_the_same_model(model: KeywordModel, tmp_path: Path) -> None:
     original = tiny_model.save(tmp_path)
     elsewhere = tmp_path / "elsewhere" / "renamed.onnx"
     elsewhere.parent.mkdir()
@@ -162,7 +158,7 @@ def test_every_shipped_model_loads_and_is_called_what_its_file_is_called() -> No
     assert names == {name: name for name in names}
 
 
-# Execution providers, case 67
+# Execution providers
 
 
 def test_a_provider_that_is_missing_is_replaced_with_one_warning(tmp_path: Path) -> None:
@@ -215,7 +211,7 @@ def test_features_of_another_shape_or_type_are_refused(model: KeywordModel, feat
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_features_that_are_not_finite_are_refused(model: KeywordModel, value: float) -> None:  # case 19
+def test_features_that_are_not_finite_are_refused(model: KeywordModel, value: float) -> None:
     features = np.zeros((2, 64, 128), np.float32)
     features[1, 3, 7] = value
     with pytest.raises(SettingError, match="NaN or infinite"):
@@ -232,7 +228,7 @@ def test_a_model_that_gives_nan_is_refused_instead_of_believed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("word", TONES)
-def test_a_word_is_named(model: KeywordModel, word: str) -> None:  # case 50: "low" has index 0
+def test_a_word_is_named(model: KeywordModel, word: str) -> None:  # "low" has index 0
     p = model.classify(tone(word), RATE)
     assert (p.label, p.guess, p.abstained, p.reason) == (word, word, False, None)
     assert (p.start, p.end) == (0.0, 1.0)
@@ -241,14 +237,14 @@ def test_a_word_is_named(model: KeywordModel, word: str) -> None:  # case 50: "l
     assert p.uncertainty == p.entropy < p.threshold
 
 
-def test_an_uncertain_answer_has_a_guess_but_no_label(model: KeywordModel) -> None:  # cases 47 and 50
+def test_an_uncertain_answer_has_a_guess_but_no_label(model: KeywordModel) -> None:
     p = model.classify(noise(), RATE)
     assert (p.label, p.abstained, p.reason) == (None, True, Reason.UNCERTAIN)
     assert p.guess in TONES
     assert p.uncertainty > p.threshold
 
 
-def test_clipping_is_given_as_the_reason_only_where_the_answer_is_uncertain(model: KeywordModel) -> None:  # case 29
+def test_clipping_is_given_as_the_reason_only_where_the_answer_is_uncertain(model: KeywordModel) -> None:
     clipped = model.classify(np.clip(noise(amplitude=5.0), -1, 1), RATE)
     assert (clipped.label, clipped.reason) == (None, Reason.CLIPPED)
     sure = np.clip(tone("low", amplitude=1.02), -1, 1)
@@ -290,7 +286,7 @@ def test_in_a_long_recording_a_word_answers_before_what_is_surely_none(closed: K
 
 @pytest.mark.parametrize("level", [0.0, 0.2, -1.0], ids=lambda dc: f"dc {dc}")
 @pytest.mark.parametrize("seconds", [0.1, 1.0, 3.0])
-def test_silence_and_a_constant_are_abstained_from_without_asking(  # cases 27 and 28
+def test_silence_and_a_constant_are_abstained_from_without_asking(
     model: KeywordModel, level: float, seconds: float
 ) -> None:
     p = model.classify(np.full(round(seconds * RATE), level, np.float32), RATE)
@@ -301,9 +297,7 @@ def test_silence_and_a_constant_are_abstained_from_without_asking(  # cases 27 a
 
 
 @pytest.mark.parametrize("samples", [400, 4_800, 15_999, 16_000, 16_001, 20_879])
-def test_a_clip_of_one_frame_to_one_input_is_seen_in_one_pass(
-    model: KeywordModel, samples: int
-) -> None:  # cases 24, 35
+def test_a_clip_of_one_frame_to_one_input_is_seen_in_one_pass(model: KeywordModel, samples: int) -> None:
     clip = tone("mid", samples / RATE)
     p = model.classify(clip, RATE)
     np.testing.assert_array_equal(p.alpha, model.run(pad(mfcc(clip))[np.newaxis]).alpha[0])
@@ -311,7 +305,7 @@ def test_a_clip_of_one_frame_to_one_input_is_seen_in_one_pass(
 
 
 @pytest.mark.parametrize("samples", [1, 100, 399])
-def test_a_clip_shorter_than_one_frame_is_refused(model: KeywordModel, samples: int) -> None:  # case 24
+def test_a_clip_shorter_than_one_frame_is_refused(model: KeywordModel, samples: int) -> None:
     with pytest.raises(AudioError, match="too short; expected 400 samples at 16 kHz or more"):
         model.classify(tone("mid")[:samples], RATE)
 
@@ -324,7 +318,7 @@ def test_a_path_bytes_a_file_and_samples_are_the_same_clip(model: KeywordModel, 
     assert answers == [model.classify(tone("mid"), RATE).to_dict()] * 4
 
 
-def test_a_clip_with_nan_is_refused(model: KeywordModel) -> None:  # case 19
+def test_a_clip_with_nan_is_refused(model: KeywordModel) -> None:
     with pytest.raises(AudioError, match="NaN"):
         model.classify(np.full(RATE, np.nan, np.float32), RATE)
 
@@ -352,7 +346,7 @@ def test_every_answer_is_plain_json(model: KeywordModel, make: Any, seconds: flo
 
 
 @pytest.mark.parametrize("at", [0.0, 1.0, 6.96, 7.0, 9.0])
-def test_a_word_in_a_long_clip_is_found_with_its_time(model: KeywordModel, at: float) -> None:  # case 25
+def test_a_word_in_a_long_clip_is_found_with_its_time(model: KeywordModel, at: float) -> None:
     clip = noise(10.0)
     clip[round(at * RATE) :][:RATE] = tone("mid")
     p = model.classify(clip, RATE)
@@ -361,7 +355,7 @@ def test_a_word_in_a_long_clip_is_found_with_its_time(model: KeywordModel, at: f
     assert p.end - p.start == pytest.approx(1.0, abs=0.01)
 
 
-def test_a_long_clip_without_a_word_is_abstained_from_with_the_best_guess(model: KeywordModel) -> None:  # case 25
+def test_a_long_clip_without_a_word_is_abstained_from_with_the_best_guess(model: KeywordModel) -> None:
     p = model.classify(noise(5.0), RATE)
     assert (p.label, p.reason) == (None, Reason.UNCERTAIN)
     assert p.guess in TONES
@@ -407,7 +401,7 @@ def test_windows_are_those_of_the_whole_clip_however_it_is_read(samples: int, si
         assert window.level == measure(heard)
 
 
-def test_memory_does_not_grow_with_the_length() -> None:  # case 26
+def test_memory_does_not_grow_with_the_length() -> None:
     def peak(seconds: int) -> int:
         block = noise(10.0)
         tracemalloc.start()
@@ -441,7 +435,7 @@ def test_a_batch_gives_what_each_clip_gives_alone(model: KeywordModel) -> None:
         assert (p.label, p.guess, p.reason, p.end) == (alone.label, alone.guess, alone.reason, alone.end)
 
 
-def test_unusable_samples_in_a_batch_are_abstained_from_one_by_one(model: KeywordModel) -> None:  # case 19
+def test_unusable_samples_in_a_batch_are_abstained_from_one_by_one(model: KeywordModel) -> None:
     clips = np.stack([tone("low")] * 5)
     clips[1, 5], clips[2, 7], clips[3] = np.nan, np.inf, 32_000.0
     assert [(p.label, p.reason) for p in model.classify_batch(clips)] == [
@@ -467,7 +461,7 @@ def test_a_batch_of_another_shape_or_type_is_refused(model: KeywordModel, sample
         model.classify_batch(samples)
 
 
-# Threads and processes, case 71
+# Threads and processes
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -502,7 +496,7 @@ def test_a_model_goes_on_working_after_a_fork(tmp_path: Path, threads: int, used
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, timeout=120, check=True)
 
 
-def test_metadata_that_are_no_text_are_refused(tmp_path: Path) -> None:  # case 36
+def test_metadata_that_are_no_text_are_refused(tmp_path: Path) -> None:
     sound = tiny_model.save(tmp_path).read_bytes()
     at = sound.index(b'"labels"') + 1
     damaged = tmp_path / "damaged.onnx"
@@ -548,7 +542,7 @@ def test_real_words_are_named_or_abstained_from(words: Words) -> None:
     assert np.mean(right) >= 0.97
 
 
-def test_a_real_word_is_found_in_a_long_recording(words: Words) -> None:  # case 25
+def test_a_real_word_is_found_in_a_long_recording(words: Words) -> None:
     clip = next(c for c, label, word in zip(words.clips, words.labels, words.words, strict=True) if label == word)
     recording = noise(10.0, amplitude=1e-4)
     recording[7 * RATE : 7 * RATE + len(clip)] += clip
@@ -562,7 +556,7 @@ def test_a_real_word_is_found_in_a_long_recording(words: Words) -> None:  # case
     [lambda x: x + 0.2, lambda x: 0.01 * x / np.abs(x).max(), lambda x: 0.89 * x / np.abs(x).max()],
     ids=["20 % DC offset", "-40 dBFS", "-1 dBFS"],
 )
-def test_an_offset_or_another_level_seldom_silences_a_word_and_hardly_ever_changes_it(  # cases 28 and 30
+def test_an_offset_or_another_level_seldom_silences_a_word_and_hardly_ever_changes_it(
     words: Words, change: Callable[[Any], Any]
 ) -> None:
     kept, changed = words.changed(change)
@@ -570,7 +564,7 @@ def test_an_offset_or_another_level_seldom_silences_a_word_and_hardly_ever_chang
     assert changed <= 0.02
 
 
-def test_real_words_outside_the_vocabulary_are_mostly_abstained_from(words: Words, data: Path) -> None:  # case 47
+def test_real_words_outside_the_vocabulary_are_mostly_abstained_from(words: Words, data: Path) -> None:
     clips = [
         path for word in ("bird", "marvin", "sheila") for path in sorted((data / "speech_commands" / word).iterdir())
     ]

@@ -70,7 +70,7 @@ def test_an_impossible_field_is_refused_by_name(field: str, value: Any, expected
         Metadata.from_json(written(**{field: value}))
 
 
-def test_impossible_front_end_settings_are_refused() -> None:  # case 31, in a file
+def test_impossible_front_end_settings_are_refused() -> None:
     settings = {**FrontEnd().to_dict(), "window": 600}
     with pytest.raises(ModelError, match=r"window of 600 samples does not fit n_fft=512"):
         Metadata.from_json(written(front_end=settings))

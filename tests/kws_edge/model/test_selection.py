@@ -48,7 +48,7 @@ def test_a_label_is_withheld_only_above_the_threshold() -> None:
     assert withheld(u, 0.2).tolist() == [False, True]
 
 
-def test_a_score_that_is_not_a_number_is_withheld() -> None:  # case 19
+def test_a_score_that_is_not_a_number_is_withheld() -> None:
     assert withheld(np.array([np.nan, np.inf, 0.1]), 0.5).tolist() == [True, True, False]
 
 
@@ -221,7 +221,7 @@ POINT = {
         ({"colour": 1}, "unknown \\['colour'\\]"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused(change: dict[str, object], message: str) -> None:  # case 36
+def test_values_that_contradict_each_other_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         OperatingPoint.from_dict({**POINT, **change})
 

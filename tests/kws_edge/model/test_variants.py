@@ -1,4 +1,4 @@
-"""The variants are those of the design, and an unknown one is refused."""
+"""The variants are those of the table, and an unknown one is refused."""
 
 from dataclasses import replace
 

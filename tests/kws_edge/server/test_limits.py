@@ -86,7 +86,7 @@ def received(sock: socket.socket) -> bytes:
 # Bodies
 
 
-def test_a_content_length_over_the_limit_is_refused_before_the_body_is_sent(small: httpx.Client) -> None:  # case 77
+def test_a_content_length_over_the_limit_is_refused_before_the_body_is_sent(small: httpx.Client) -> None:
     answer, _ = raw(
         small, "POST /v1/classify HTTP/1.1", b"Content-Type: audio/wav\r\nContent-Length: 1000000000000\r\n\r\n"
     )
@@ -319,7 +319,7 @@ for thread in threads: thread.start()
 """
 
 
-def test_fifty_parallel_inferences_leave_health_quick(path: Path, tmp_path: Path) -> None:  # case 80
+def test_fifty_parallel_inferences_leave_health_quick(path: Path, tmp_path: Path) -> None:
     (tmp_path / "clip.wav").write_bytes(CLIP)
     server = Process(
         "--models", str(path), "--workers", "1", "--max-client-uploads", "64"

@@ -98,7 +98,7 @@ def test_every_hop_gets_the_numbers_of_its_window(model: KeywordModel, hop: floa
 
 
 @pytest.mark.parametrize("chunk", [1, 160, 1000, 1280, 4096, 16_001])
-def test_events_do_not_depend_on_the_chunks(model: KeywordModel, chunk: int) -> None:  # case 43
+def test_events_do_not_depend_on_the_chunks(model: KeywordModel, chunk: int) -> None:
     sound = sounds(0.6, 0.4)[: 40_000 if chunk == 1 else None]
     whole = [event.to_dict() for event in Spotter(model).push(sound)]
     spotter = Spotter(model)

@@ -96,7 +96,7 @@ def test_every_word_has_one_outcome_in_the_order_of_time() -> None:
     assert [(a.word.label, a.outcome) for a in answers] == [("yes", Outcome.ABSTAINED), ("no", Outcome.HIT)]
 
 
-def test_events_where_nothing_was_said_are_false_accepts_or_abstentions() -> None:  # case 46
+def test_events_where_nothing_was_said_are_false_accepts_or_abstentions() -> None:
     report = evaluate([event("yes", 1, 2), event(None, 3, 4), event("no", 7, 8), event(None, 8, 9)], [], 1800, LABELS)
     assert (report.false_accepts, report.abstentions) == (2, 2)
     assert report.false_accepts_per_hour.value == 4
@@ -104,7 +104,7 @@ def test_events_where_nothing_was_said_are_false_accepts_or_abstentions() -> Non
     assert report.hit_rate is None
 
 
-def test_a_label_on_a_word_outside_the_vocabulary_is_a_false_accept() -> None:  # case 47
+def test_a_label_on_a_word_outside_the_vocabulary_is_a_false_accept() -> None:
     words = [Word("bird", 2, 2.5), Word("tree", 5, 5.5)]
     report = evaluate([event("yes", 2, 2.6), event(None, 5, 5.6)], words, 10, LABELS)
     assert (report.unknown, report.unknown_accepted, report.false_accepts, report.abstentions) == (2, 1, 1, 0)

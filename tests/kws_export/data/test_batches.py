@@ -66,7 +66,7 @@ def clips(data: Path) -> list[np.ndarray]:
     return samples
 
 
-def test_features_in_training_are_those_on_the_device(clips: list[np.ndarray], tmp_path: Path) -> None:  # case 33
+def test_features_in_training_are_those_on_the_device(clips: list[np.ndarray], tmp_path: Path) -> None:
     for samples in clips:
         row = np.pad(samples, (0, 16_000 - len(samples)))
         sf.write(tmp_path / "clip.wav", samples, 16_000)
@@ -74,7 +74,7 @@ def test_features_in_training_are_those_on_the_device(clips: list[np.ndarray], t
         np.testing.assert_allclose(clip_features(row, len(samples), FE), pad(window.frames, FE), atol=1e-4, rtol=0)
 
 
-def test_features_in_training_are_those_of_the_reference(clips: list[np.ndarray]) -> None:  # case 33
+def test_features_in_training_are_those_of_the_reference(clips: list[np.ndarray]) -> None:
     for samples in clips:
         n = FE.frame_count(len(samples))
         energies, _ = psf.fbank(

@@ -1,4 +1,4 @@
-"""The compiled features of training are those of the device (case 33)."""
+"""The compiled features of training are those of the device."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def on_the_device(samples: F32) -> F32:
     return pad(mfcc(samples, FRONT_END), FRONT_END)
 
 
-def test_real_speech_gives_the_device_s_features(data: Path) -> None:  # case 33
+def test_real_speech_gives_the_device_s_features(data: Path) -> None:
     clips = sorted((data / "speech_commands" / "seven").iterdir())
     assert len(clips) > 20
     for clip in clips:

@@ -185,7 +185,7 @@ def test_files_and_globs_are_taken(root: Path) -> None:
     assert values(root, "books/*/x.*", "books/*.wav") == [4, 5]
 
 
-def test_what_the_lists_hold_out_is_left_out(root: Path) -> None:  # case 76
+def test_what_the_lists_hold_out_is_left_out(root: Path) -> None:
     assert values(root, "speech/_unknown_") == [1]
 
 

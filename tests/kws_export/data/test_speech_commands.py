@@ -62,7 +62,7 @@ def splits(root: Path) -> dict[str, str]:
 # --- which clips there are
 
 
-def test_underscore_folders_are_no_words(root: Path) -> None:  # case 76
+def test_underscore_folders_are_no_words(root: Path) -> None:
     assert {clip.word for clip in index(root)} == {"yes", "no"}
 
 
@@ -130,11 +130,11 @@ def test_the_rule_depends_on_the_speaker_alone(name: str) -> None:
     assert [split_of(name.format(s)) for s in (TRAIN, VALIDATION, TEST)] == ["train", "validation", "test"]
 
 
-def test_without_lists_the_rule_decides(root: Path) -> None:  # case 76
+def test_without_lists_the_rule_decides(root: Path) -> None:
     assert splits(root) == {name: split_of(name) for name in splits(root)}
 
 
-def test_lists_are_honoured_against_the_rule(root: Path) -> None:  # case 76
+def test_lists_are_honoured_against_the_rule(root: Path) -> None:
     (root / "validation_list.txt").write_text(f"no/{TRAIN}_nohash_0.wav\nyes/{TRAIN}_nohash_0.wav\n")
     (root / "testing_list.txt").write_text("")
     expected = {TRAIN: "validation", VALIDATION: "train", TEST: "train"}
@@ -171,7 +171,7 @@ def test_a_clip_in_both_lists_is_refused(root: Path) -> None:
         index(root)
 
 
-def test_lists_that_put_a_speaker_in_two_splits_are_refused(root: Path) -> None:  # case 76
+def test_lists_that_put_a_speaker_in_two_splits_are_refused(root: Path) -> None:
     (root / "validation_list.txt").write_text(f"yes/{VALIDATION}_nohash_0.wav\n")  # and not the speaker's "no"
     (root / "testing_list.txt").write_text("")
     with pytest.raises(SettingError, match=rf"1 speakers .* {VALIDATION} \(train, validation\)"):
@@ -215,7 +215,7 @@ def test_full_scale_is_kept(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.samples[0], extremes)
 
 
-def test_short_clips_are_padded_at_the_end_and_their_length_kept(root: Path, tmp_path: Path) -> None:  # case 76
+def test_short_clips_are_padded_at_the_end_and_their_length_kept(root: Path, tmp_path: Path) -> None:
     recorded = write_clip(root / "yes" / f"{TRAIN}_nohash_1.wav", 9_000)
     data = load_split(root, "train", ["yes"], tmp_path / "cache")
     assert data.lengths.tolist() == [CLIP_SAMPLES, 9_000]
@@ -420,7 +420,7 @@ def test_more_than_300_training_clips_selects_the_twenty_words(data: Path) -> No
     assert counts == [24_840, 3_443, 6_214]
 
 
-def test_the_public_lists_follow_the_rule(data: Path) -> None:  # case 76: the same splits with and without the lists
+def test_the_public_lists_follow_the_rule(data: Path) -> None:  # the same splits with and without the lists
     clips = index(data / "speech_commands")
     assert [clip.name for clip in clips if split_of(clip.name) != clip.split] == []
 

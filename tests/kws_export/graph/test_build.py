@@ -138,7 +138,7 @@ class Steps:
 
 
 @every_variant
-def test_torch_onnx_runtime_and_numpy_agree_for_batches_of_1_to_10(  # case 63
+def test_torch_onnx_runtime_and_numpy_agree_for_batches_of_1_to_10(
     network: MatchboxNet, features: torch.Tensor, tmp_path: Path, variant: Variant
 ) -> None:
     onnx_session = session(saved(network, tmp_path, variant))
@@ -161,7 +161,7 @@ def test_the_clips_get_different_answers(network: MatchboxNet, features: torch.T
 
 
 @every_variant
-def test_extreme_logits_give_finite_outputs_in_their_ranges(tmp_path: Path, variant: Variant) -> None:  # case 72
+def test_extreme_logits_give_finite_outputs_in_their_ranges(tmp_path: Path, variant: Variant) -> None:
     network = MatchboxNet(len(LABELS)).eval()
     patterns = {
         "all low": [-1e4] * 7,
@@ -241,7 +241,7 @@ def test_a_network_in_training_mode_is_exported_as_in_evaluation(
 
 @every_variant
 @pytest.mark.parametrize("with_front_end", [False, True])
-def test_the_graph_is_valid_with_standard_operators_of_the_pinned_versions(  # case 64
+def test_the_graph_is_valid_with_standard_operators_of_the_pinned_versions(
     variant: Variant, with_front_end: bool
 ) -> None:
     model = build_model(
@@ -283,7 +283,7 @@ def test_normalisation_is_folded_into_the_convolutions() -> None:
     assert floats == sum(p.numel() for p in network.parameters()) - sum(p.numel() for p in norms) // 2
 
 
-def test_the_file_alone_in_another_folder_loads_with_its_metadata(tmp_path: Path) -> None:  # case 64
+def test_the_file_alone_in_another_folder_loads_with_its_metadata(tmp_path: Path) -> None:
     path = saved(MatchboxNet(len(LABELS)), tmp_path / "from", VARIANTS["plugin_ce"])
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     (tmp_path / "to").mkdir()

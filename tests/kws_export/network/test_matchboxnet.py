@@ -83,7 +83,7 @@ def assert_gradients_close(actual: dict[str, Tensor], expected: dict[str, Tensor
 
 
 @pytest.mark.parametrize(("repeat", "count"), [(1, 77_214), (2, 92_766)])
-def test_parameter_count_of_the_design(repeat: int, count: int) -> None:
+def test_parameter_count_of_the_paper(repeat: int, count: int) -> None:
     assert parameter_count(MatchboxNet(30, repeat)) == count
 
 

@@ -99,7 +99,7 @@ def test_a_plain_variant_learns(tone_run: Path) -> None:
 
 
 @pytest.mark.parametrize("variant", ["edl_mse", "softmax_kl"])
-def test_a_variant_with_the_default_kl_schedule_learns(tones: Path, tmp_path: Path, variant: str) -> None:  # case 75
+def test_a_variant_with_the_default_kl_schedule_learns(tones: Path, tmp_path: Path, variant: str) -> None:
     tone_words.run(start(tones, tmp_path, variant=variant))
     results = history(tmp_path)
     assert_learned(results, chance=0.25)
@@ -108,7 +108,7 @@ def test_a_variant_with_the_default_kl_schedule_learns(tones: Path, tmp_path: Pa
     assert weights[0] == 0 < weights[1]
 
 
-def test_real_words_are_learned_with_the_default_kl_schedule(data: Path, tmp_path: Path) -> None:  # case 75
+def test_real_words_are_learned_with_the_default_kl_schedule(data: Path, tmp_path: Path) -> None:
     words, room = ("happy", "stop", "two", "zero"), {"train": 40, "validation": 12}
     chosen: dict[tuple[str, str], list[str]] = {}
     for clip in index(data / "speech_commands"):
@@ -367,7 +367,7 @@ def test_many_skipped_steps_in_a_row_are_an_error(tones: Path, tmp_path: Path) -
         tone_words.run(trainer)
 
 
-def test_a_loss_that_is_not_a_number_is_an_error(tones: Path, tmp_path: Path) -> None:  # case 75
+def test_a_loss_that_is_not_a_number_is_an_error(tones: Path, tmp_path: Path) -> None:
     trainer = start(tones, tmp_path)
     with torch.no_grad():
         trainer.model.classifier.bias[0] = float("nan")
