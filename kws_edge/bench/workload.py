@@ -102,7 +102,7 @@ class Clips:
     """Clips of a second, 16-bit WAV in memory, decided on together as by `KeywordModel.classify_batch`."""
 
     def __init__(self, model: TimedModel, batch: int, hop: float) -> None:
-        """Make the clips, 1 to `model.MAX_BATCH` of them; `hop` is for streams."""
+        """Make the clips, 1 to `keyword_model.MAX_BATCH` of them; `hop` is for streams."""
         import soundfile
 
         fe = model.metadata.front_end

@@ -195,7 +195,7 @@ class KeywordModel:
 
         Parameters
         ----------
-        features : float32 [b, n_mfcc, frames], b at least 1: windows as `mfcc.pad` gives them.
+        features : float32 [b, n_mfcc, frames], b at least 1: windows as `features.pad` gives them.
 
         Raises
         ------
@@ -244,10 +244,10 @@ class KeywordModel:
 
         Parameters
         ----------
-        source, rate : a path, the bytes of a file, a binary file, or samples with their rate, as for `audio.load`.
+        source, rate : a path, the bytes of a file, a binary file, or samples with their rate, as for `load.load`.
         target : the accuracy of accepted clips for which the threshold was calibrated, a fraction.
         score : "entropy" or "vacuity"; None for the one that the model was calibrated to use.
-        channel : of a source with several: its number from 1, "mix" for their average, or None as for `audio.load`.
+        channel : of a source with several: its number from 1, "mix" for their average, or None as for `load.load`.
         progress : called now and then with the seconds of audio that are done.
 
         Raises

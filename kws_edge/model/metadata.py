@@ -57,7 +57,7 @@ class Metadata:
     stream : settings of the decision on a stream; None until they are calibrated.
     padding : "same" where the network sees zeros beyond a window's edges, so that each window of a stream is computed
         anew; "valid" where it does not: a window of a stream is then `front_end.frames` frames of sound, and what it
-        gives can be computed from its new frames (`steps.py`). A file without this field is "same".
+        gives can be computed from its new frames (stream/incremental.py). A file without this field is "same".
     schema : the version of this list of fields.
 
     Raises

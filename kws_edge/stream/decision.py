@@ -1,6 +1,6 @@
 """From hops to events: each spoken word once, and "not sure" once for what might have been a word.
 
-The decision is a function of `hops.Hops` and of the settings alone, so a recording that was traced once can be decided
+The decision is a function of `trace.Hops` and of the settings alone, so a recording that was traced once can be decided
 again under any settings.
 
 The rule
@@ -225,7 +225,7 @@ class Decision:
 def decide(
     metadata: Metadata, hops: Hops, settings: StreamSettings, words: Collection[str] | None = None
 ) -> list[Event]:
-    """All the events of a recording that was traced (`hops.trace`); parameters and errors are those of `Decision`."""
+    """All the events of a recording that was traced (`trace.trace`); parameters and errors are those of `Decision`."""
     return Decision(metadata, settings, hops.hop, words).step(hops)
 
 

@@ -48,7 +48,7 @@ def trace(model: KeywordModel, blocks: Iterable[F32], hop: float = DEFAULT_HOP) 
 
     Parameters
     ----------
-    blocks : float32 [n] each, mono at 16 kHz, such as `audio.read_blocks` gives.
+    blocks : float32 [n] each, mono at 16 kHz, such as `load.read_blocks` gives.
     """
     stream = HopStream(model.metadata, hop)
     hops: list[Hop] = []

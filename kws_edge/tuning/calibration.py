@@ -1,6 +1,6 @@
 """Choose the thresholds of a stream's decision from recordings: how many words are found, and what that costs.
 
-The network runs once over each recording (`hops.trace`); what it gave is then decided on under every candidate. That
+The network runs once over each recording (`trace.trace`); what it gave is then decided on under every candidate. That
 gives the trade-off curve: words that are not found, against false accepts per hour where no word is said.
 """
 

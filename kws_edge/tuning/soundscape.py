@@ -1,6 +1,6 @@
 """Streams whose words are known: clips set into silence or into a background, at times that a seed decides.
 
-Levels are RMS over full scale, as `audio.measure` gives them. Without a background, words keep the level at which they
+Levels are RMS over full scale, as `level.measure` gives them. Without a background, words keep the level at which they
 were recorded, over the faint noise of a quiet room. With one, every word is brought to `WORD_LEVEL` and every
 recording of the background to so many decibels below it: the ratio is then that of the word while it is spoken, to
 the whole of the recording that it falls in.

@@ -160,8 +160,8 @@ def noisy_features(data: ArrayDataset, noises: Sequence[F32], snr: float, front_
 def in_noise(clip: F32, noise: F32, snr: float) -> F32:
     """A second of noise with the clip in its middle.
 
-    The ratio, in dB, is that of the word's power while it is spoken (`scenes.speech_bounds`) to that of the second of
-    noise. The word keeps its level; nothing is clipped.
+    The ratio, in dB, is that of the word's power while it is spoken (`soundscape.speech_bounds`) to that of the second
+    of noise. The word keeps its level; nothing is clipped.
 
     Parameters
     ----------

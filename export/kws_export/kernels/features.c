@@ -1,5 +1,5 @@
 /* The MFCC of one clip in double precision, four frames at a time, one frame to a lane: every step is then the same
- * instruction on four frames, with no shuffles. The arithmetic is that of kws_edge/mfcc.py.
+ * instruction on four frames, with no shuffles. The arithmetic is that of kws_edge/model/features.py.
  */
 #include <math.h>
 #include <stdint.h>

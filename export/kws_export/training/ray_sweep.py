@@ -4,7 +4,7 @@ The leading process keeps all that lasts. An actor gets the run's files as they 
 gives the files back; they are in the run's folder before the next epoch starts. So a lost machine costs the epoch
 that it was in, a killed leader too, and no machine needs a folder in common with another.
 
-What each machine must hold: Python, Ray and PyTorch in the leader's versions, with the packages of the `train` extra;
+What each machine must hold: Python, Ray and PyTorch in the leader's versions, with the packages that kws-export needs;
 and the data, under the leader's absolute path. The code of kws_edge and kws_export goes along.
 
 Actors and not generator tasks, which would stream the epochs, because those do not work through ray:// addresses.
@@ -83,7 +83,7 @@ def _connected(address: str, cpus: int | None) -> ModuleType:
     try:
         import ray
     except ImportError:
-        raise lacking("a sweep on several machines", "ray", "ray") from None
+        raise lacking("a sweep on several machines", "ray", "ray", project="./export") from None
     import kws_edge
     import kws_export
 

@@ -360,7 +360,7 @@ def test_training_needs_the_data(recipe: Path) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """The address of a Ray cluster of two machines with one CPU each, both of them processes here."""
-    pytest.importorskip("ray", reason="needs ray: pip install '.[ray]'")
+    pytest.importorskip("ray", reason="needs ray: pip install './export[ray]'")
     from ray.cluster_utils import Cluster
 
     machine = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
@@ -411,7 +411,7 @@ def test_without_ray_the_package_to_install_is_named(
     from kws_export.training.ray_sweep import train_on_ray
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(DependencyError, match=r"pip install '\.\[ray\]'"):
+    with pytest.raises(DependencyError, match=r"pip install '\./export\[ray\]'"):
         train_on_ray(plan(tone_words.recipe(), ["softmax"], [1], tmp_path), settings, "auto", None, Watcher())
 
 
