@@ -8,6 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from kws_edge.model.metadata import Metadata
+    from kws_edge.model.selection import OperatingPoint
 
 
 @click.command()
@@ -55,17 +56,22 @@ def _describe(metadata: "Metadata") -> str:
         lines.append(f"  {split:12} {r['accuracy']:.2%} right ({r['low']:.2%} to {r['high']:.2%}), {r['clips']} clips")
     for score, points in metadata.thresholds.items():
         for p in points:
-            reached = (
-                f"up to {p.threshold:.4g}, {p.coverage:.1%} of the calibration's words accepted"
-                if p.accepted
-                else "not reached"
-            )
+            reached = _promise(p) if p.accepted else "not reached"
             lines.append(f"  {p.target:<12.1%} {score}{' (default)' if score == metadata.score else ''}: {reached}")
     if metadata.stream:
         lines += _stream(metadata)
     for title, values in (("calibration", metadata.calibration), ("training", metadata.training)):
         lines += [f"  {title:12} {_pairs(values)}"]
     return "\n".join([*lines, f"  licence      {metadata.licence}", f"  attribution  {metadata.attribution}"])
+
+
+def _promise(p: "OperatingPoint") -> str:
+    """A threshold, what it gave on the clips that it was calibrated on, and whether these show the target."""
+    text = f"up to {p.threshold:.4g}, {p.coverage:.1%} of the calibration's clips accepted"
+    if p.low is None or p.high is None:
+        return text
+    right = f"{p.accepted_accuracy:.2%} of them right (95 % interval {p.low:.2%} to {p.high:.2%})"
+    return f"{text}, {right}: {'shown' if p.is_shown else f'{p.accepted} clips do not show it'}"
 
 
 def _stream(metadata: "Metadata") -> list[str]:

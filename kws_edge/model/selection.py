@@ -26,6 +26,8 @@ from kws_edge.errors import SettingError
 TOLERANCE = 1e-6
 """A target counts as reached from this far below, so that 0.995 is reached by 199 of 200 whatever the rounding."""
 
+_OPTIONAL = {"accepted_accuracy", "low", "high"}
+
 WITHHOLD_ALL = -float(np.finfo(np.float32).max)
 """The threshold below every score: finite, so that JSON can hold it."""
 
@@ -42,6 +44,8 @@ class OperatingPoint:
     coverage : accepted / total.
     total_accuracy : Acc_total; 0 where nothing is accepted.
     accepted, total : counts of clips.
+    low, high : 95 % interval of the accepted accuracy, which so many clips leave open; None where it was not computed,
+        or nothing is accepted.
     """
 
     target: float
@@ -51,12 +55,19 @@ class OperatingPoint:
     total_accuracy: float
     accepted: int
     total: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether these clips show that the target is reached, rather than just reach it: the interval is above it."""
+        return self.low is not None and self.low >= self.target
 
     def __post_init__(self) -> None:
         """Refuse numbers that contradict each other; in particular Acc_total = Acc_th · coverage must hold."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None and field.name == "accepted_accuracy":
+            if value is None and field.name in _OPTIONAL:
                 continue
             kinds = int if field.type is int else (int, float)
             if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
@@ -75,7 +86,11 @@ class OperatingPoint:
             ("accepted_accuracy", accuracy, min(max(accuracy, 0.0), 1.0)),
             ("coverage", self.coverage, self.accepted / self.total),
             ("total_accuracy", self.total_accuracy, accuracy * self.coverage),
+            ("low", self.low, accuracy if self.low is None else min(max(self.low, 0.0), accuracy)),
+            ("high", self.high, accuracy if self.high is None else max(min(self.high, 1.0), accuracy)),
         ):
+            if value is None:
+                continue
             if abs(value - expected) > TOLERANCE:
                 raise SettingError(f"operating point: {name}={value} does not fit the rest; expected {expected}")
 
@@ -87,6 +102,7 @@ class OperatingPoint:
     def from_dict(cls, values: dict[str, Any]) -> "OperatingPoint":
         """Rebuild from `to_dict`. Raises SettingError for missing, unknown or contradictory values."""
         names = {f.name for f in fields(cls)}
+        values = {"low": None, "high": None, **values}  # a file from before they were kept
         if values.keys() != names:
             missing, unknown = sorted(names - values.keys()), sorted(values.keys() - names)
             raise SettingError(f"operating point: missing {missing}, unknown {unknown}; expected {sorted(names)}")

@@ -6,63 +6,88 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kws_export.cli.options import CACHE, existing_folder
+from kws_export.cli.options import CACHE, existing_file, existing_folder
 
 if TYPE_CHECKING:
     from kws_edge.model.metadata import Score
 
 
 @click.command()
-@click.argument("run", type=existing_folder)
+@click.argument("source", type=click.Path(exists=True, path_type=Path), metavar="RUN|MODEL.onnx")
 @click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: models/NAME.onnx]")
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: models/NAME.onnx, or MODEL]")
 @click.option("--checkpoint", default="best.pt", show_default=True, help="Which of the run's checkpoints.")
-@click.option("--score", type=click.Choice(["entropy", "vacuity"]), default="entropy", show_default=True)
+@click.option("--score", type=click.Choice(["entropy", "vacuity"]), help="[default: MODEL's own, or entropy]")
 @click.option(
     "--with-front-end",
     is_flag=True,
     help="Also NAME.audio.onnx and, without padding, NAME.audio.step.onnx, which take samples instead of MFCC.",
 )
 @click.option("--negatives", default="", help="For the card: what the recordings without words were.")
+@click.option("--about", "about_file", type=existing_file, help="TOML: data, licence, attribution; see below.")
 @click.option("--force", is_flag=True, help="Write over a file of another recipe.")
 @click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
 def export(
-    run: Path,
+    source: Path,
     data: Path,
     out: Path | None,
     checkpoint: str,
-    score: "Score",
+    score: "Score | None",
     with_front_end: bool,
     negatives: str,
+    about_file: Path | None,
     force: bool,
     cache: Path,
 ) -> None:
     """Turn a RUN folder into a calibrated, self-describing ONNX file with its model card.
 
     It compares torch, ONNX Runtime and numpy on real clips, chooses the thresholds on the validation split and
-    measures them on the test split.
+    measures them on the test split. Of an exported MODEL.onnx it makes the file and its card anew, from its own
+    weights.
+
+    A threshold is chosen so that the validation clips show its target with 95 % confidence; where they are too few,
+    the target is marked as not shown.
+
+    The card names the recordings and the licence of the weights as the recipe does in [about], or else about.toml in
+    the data folder, with the texts data, licence and attribution; --about FILE.toml says it instead. What nobody says
+    is "not stated".
 
     \b
     models/softmax.onnx and models/softmax.md:
       kws-export export runs/softmax-1 --data speech_commands
     With a second file for C++, Java or a browser, which takes samples:
       kws-export export runs/softmax-1 --data speech_commands --out softmax-b.onnx --with-front-end
+    The same file anew, with this version's graph and thresholds:
+      kws-export export models/softmax.onnx --data speech_commands --with-front-end
     """
     from kws_export.release.package import package
+    from kws_export.training.about import About
     from kws_export.training.checkpoint import load_checkpoint
 
-    source = run / checkpoint
-    name = load_checkpoint(source)["recipe"]["name"]
-    out = out or Path("models") / f"{name}.onnx"
-    # For the card, so without the folders of this machine.
-    folders = run.resolve().parts
-    below = folders[folders.index("runs") :] if "runs" in folders else ("runs", folders[-1])
-    command = ["kws-export", "export", "/".join(below), "--data", "speech_commands"]
-    command += ["--out", f"models/{out.name}", "--checkpoint", checkpoint, "--score", score]
-    command += ["--with-front-end"] if with_front_end else []
-    command += ["--negatives", negatives] if negatives else []
+    # Paths for the card, so without the folders of this machine.
+    if source.is_dir():
+        file = source / checkpoint
+        out = out or Path("models") / f"{load_checkpoint(file)['recipe']['name']}.onnx"
+        given = [_below(source, "runs"), "--data", data.resolve().name, "--out", f"models/{out.name}"]
+        given += ["--checkpoint", checkpoint]
+    else:
+        file, out = source, out or source
+        given = [_below(source, "models", "research"), "--data", data.resolve().name]
+        given += ["--out", _below(out, "models", "research")] if out != source else []
+    given += ["--score", score] if score else []
+    given += ["--with-front-end"] if with_front_end else []
+    given += ["--negatives", negatives] if negatives else []
+    given += ["--about", f"export/about/{about_file.name}"] if about_file else []
     package(
-        source, data, out, cache=cache, score=score, with_front_end=with_front_end,
-        negatives=negatives, command=shlex.join(command), overwrite=force, report=click.echo,
+        file, data, out, cache=cache, score=score, with_front_end=with_front_end, negatives=negatives,
+        about=About.load(about_file) if about_file else None, command=shlex.join(["kws-export", "export", *given]),
+        overwrite=force, report=click.echo,
     )  # fmt: skip
     click.echo(f"wrote {out} and {out.with_suffix('.md')}")
+
+
+def _below(path: Path, *folders: str) -> str:
+    """A path from one of these folders on, the first of them where it lies in none."""
+    parts = path.resolve().parts
+    starts = [parts.index(folder) for folder in folders if folder in parts]
+    return "/".join(parts[min(starts) :] if starts else (folders[0], path.resolve().name))

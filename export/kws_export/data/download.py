@@ -59,6 +59,15 @@ TIMEOUT_S = 60.0  # without a byte
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BLOCK = 1 << 20
 
+ABOUT_FILE = "about.toml"
+ABOUT = (
+    "# For the card of a model that is trained on these recordings. The licence of its weights is its maker's to say.\n"
+    'data = "Speech Commands (P. Warden), v{version}"\n'
+    'attribution = """Trained on "Speech Commands" by Pete Warden (arXiv:1804.03209), CC BY 4.0, '
+    'https://creativecommons.org/licenses/by/4.0/."""\n'
+)
+"""What the folder is told to say of itself, as kws_export.training.about reads it."""
+
 
 class DownloadError(KwsEdgeError):
     """The archive could not be fetched, is not the expected one, or could not be unpacked."""
@@ -107,7 +116,8 @@ def download(root: Path, version: str = "0.02", *, url: str | None = None, sha25
                 _check(archive, sha256)
             else:
                 _fetch(url, archive, sha256, progress)
-            _unpack(archive, root, progress)
+            known = sha256 == ARCHIVES[version].sha256  # another archive has recordings that nothing is known of
+            _unpack(archive, root, ABOUT.format(version=version) if known else "", progress)
         archive.unlink()
     except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
         raise DownloadError(f"could not fetch or unpack {archive.name} in {root.parent}: {error}") from error
@@ -214,7 +224,7 @@ def _check(file: Path, sha256: str) -> None:
         )
 
 
-def _unpack(archive: Path, root: Path, progress: "Progress") -> None:
+def _unpack(archive: Path, root: Path, about: str, progress: "Progress") -> None:
     size = archive.stat().st_size
     _require_space(root.parent, int(size * UNPACKED_RATIO))
     task = progress.add_task(f"unpacking {archive.name}", total=size)
@@ -227,6 +237,8 @@ def _unpack(archive: Path, root: Path, progress: "Progress") -> None:
                 # The filter refuses names that lead out of the folder, links out of it, and devices.
                 tar.extract(member, scratch, filter="data")
                 progress.update(task, completed=stream.tell())
+        if about:
+            (scratch / ABOUT_FILE).write_text(about, encoding="utf-8")
         if root.exists():
             root.rmdir()
         scratch.rename(root)

@@ -27,6 +27,7 @@ from kws_edge.model.metadata import Score
 from kws_export.evaluation.score_sets import ClipSet
 from kws_export.evaluation.scoring import Scored, score_clips
 from kws_export.graph.build import build_model, run_model
+from kws_export.training.about import About
 from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
 
@@ -252,4 +253,4 @@ def score(
 
 def _model(run: Run) -> KeywordModel:
     """The run as the file that would ship, without thresholds."""
-    return run_model(build_model(run.checkpoint.network, uncalibrated_metadata(run.checkpoint, "entropy", {})))
+    return run_model(build_model(run.checkpoint.network, uncalibrated_metadata(run.checkpoint, "entropy", {}, About())))

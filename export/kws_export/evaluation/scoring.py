@@ -13,7 +13,7 @@ from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import SCORES, Metadata, Score
 from kws_edge.model.selection import OperatingPoint, evaluate, operating_point, withheld
-from kws_export.evaluation.metrics import accuracy_interval
+from kws_export.evaluation.metrics import accuracy_interval, conservative_operating_point
 
 TARGETS = (0.99, 0.995, 0.999)
 
@@ -84,9 +84,42 @@ def score_clips(model: KeywordModel, features: F32, truth: I64, batch: int = 64)
     )
 
 
+METHOD = (
+    "shown: the largest coverage whose accepted accuracy reaches the target with 95 % confidence for clips like these; "
+    "where so few clips cannot show it: the largest coverage that reaches it on them, with no threshold above that "
+    "of a lower target"
+)
+"""How `calibrate` chooses, for the metadata and the card."""
+
+
 def calibrate(validation: Scored) -> Thresholds:
-    """For both scores, the threshold of largest coverage that reaches each of TARGETS on the validation clips."""
-    return {s: tuple(operating_point(validation.correct, validation.score(s), t) for t in TARGETS) for s in SCORES}
+    """For both scores, a threshold for each of TARGETS, with the interval of its accepted accuracy.
+
+    The conservative rule (`metrics.conservative_operating_point`) chooses where it can; such a point `is_shown`. The
+    others are the best guess that the clips allow, by the paper's rule.
+    """
+    return {score: _promises(validation.correct, validation.score(score)) for score in SCORES}
+
+
+def _promises(correct: Bools, uncertainty: F32) -> tuple[OperatingPoint, ...]:
+    shown = [conservative_operating_point(correct, uncertainty, target) for target in TARGETS]
+    points: list[OperatingPoint] = []
+    for i, target in enumerate(TARGETS):
+        if shown[i].accepted:  # what is shown for a higher target is shown for this one too
+            threshold = max(point.threshold for point in shown[i:])
+        else:
+            guess = operating_point(correct, uncertainty, target).threshold
+            threshold = min([guess, *(point.threshold for point in points)])
+        points.append(with_interval(evaluate(correct, uncertainty, threshold, target)))
+    return tuple(points)
+
+
+def with_interval(point: OperatingPoint) -> OperatingPoint:
+    """The point with the 95 % interval of its accepted accuracy."""
+    if point.accepted_accuracy is None:
+        return point
+    low, high = accuracy_interval(round(point.accepted_accuracy * point.accepted), point.accepted)
+    return replace(point, low=low, high=high)
 
 
 def calibrated(metadata: Metadata, thresholds: Thresholds, scored: Mapping[str, Scored]) -> Metadata:
@@ -97,7 +130,7 @@ def calibrated(metadata: Metadata, thresholds: Thresholds, scored: Mapping[str, 
         calibration={
             "split": "validation",
             "clips": len(scored["validation"].truth),
-            "method": "largest coverage whose accepted accuracy reaches the target (to 1e-6)",
+            "method": METHOD,
         },
         accuracy={split: scored[split].accuracy() for split in ("validation", "test")},
     )
@@ -106,7 +139,10 @@ def calibrated(metadata: Metadata, thresholds: Thresholds, scored: Mapping[str, 
 def observe(thresholds: Thresholds, scored: Scored) -> Thresholds:
     """What those thresholds give on other clips, such as the test split."""
     return {
-        score: tuple(evaluate(scored.correct, scored.score(score), p.threshold, p.target) for p in thresholds[score])
+        score: tuple(
+            with_interval(evaluate(scored.correct, scored.score(score), p.threshold, p.target))
+            for p in thresholds[score]
+        )
         for score in SCORES
     }
 

@@ -7,6 +7,7 @@ import numpy as np
 from kws_edge.model.metadata import Metadata, is_word
 from kws_edge.model.selection import OperatingPoint
 from kws_export.data.splits import UNKNOWN
+from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import Scored
 from kws_export.release.parity import Parity
 from kws_export.training.recipe import Recipe
@@ -22,6 +23,14 @@ OPEN = (
 CLOSED = (
     "`_unknown_` was learnt from the data set's other words, few as they are: a word of another kind, or running "
     "speech, may still be named."
+)
+
+
+SHOWN = (
+    "A target is **shown** where the validation clips, with 95 % confidence, leave no more errors than it allows to "
+    "clips like them. Where they are too few for that, the target is *not shown*: the threshold is then the loosest "
+    "that reached it on these very clips, and no promise. Other speakers and rooms may differ: compare the two columns "
+    "of accepted accuracy."
 )
 
 
@@ -79,7 +88,7 @@ def model_card(
                 [
                     ["data", str(t["data"])],
                     ["clips", f"{clips} (`{test_list}`)" if test_list else clips],
-                    ["splits", "the data set's own lists; no speaker is in two of them"],
+                    ["splits", "by the recordings' own lists, validation_list.txt and testing_list.txt"],
                     ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
                     *([["started from", f"`{recipe.start}`"]] if recipe.start else []),
                     *([["learnt from", f"`{teacher}`"]] if teacher else []),
@@ -91,14 +100,14 @@ def model_card(
             "",
             "## Operating points",
             "",
-            "Thresholds are chosen on the validation split: the largest coverage whose accepted accuracy reaches the "
-            f"target. What they give on the test split is beside it. The score used by default is **{m.score}**.",
+            "Thresholds are chosen on the validation split; what they give on the test split is beside it, with 95 % "
+            f"intervals. The score used by default is **{m.score}**.",
             "",
             _operating_points(m, observed, other_words),
             "",
-            "A target is what validation showed, not a guarantee: compare the two columns of accepted accuracy."
-            + (OTHER_WORDS if other_words else ""),
+            SHOWN + _fewest(m) + (OTHER_WORDS if other_words else ""),
             "",
+            *(_on_streams(m) if m.stream else []),
             *(_against_source(parity) if parity else []),
             "## Confusions on the test split",
             "",
@@ -108,7 +117,7 @@ def model_card(
             "",
             "## Limits",
             "",
-            "Read English words of one second, mostly close to the microphone. "
+            "Words said as in the recordings above; other voices, rooms and microphones may give less. "
             + (CLOSED if UNKNOWN in m.labels else OPEN)
             + " Not for safety.",
             "",
@@ -125,16 +134,46 @@ def _operating_points(
     observed: Mapping[str, tuple[OperatingPoint, ...]],
     other_words: Mapping[str, tuple[float, ...]],
 ) -> str:
-    head = ["score", "target", "threshold", "validation: accepted", "coverage", "test: accepted", "coverage", "total"]
+    head = ["score", "target", "on validation", "threshold", "accepted accuracy, validation", "coverage"]
+    head += ["accepted accuracy, test", "coverage", "total"]
     head += ["other words withheld"] if other_words else []
     rows = []
     for score, points in m.thresholds.items():
         for i, (chosen, seen) in enumerate(zip(points, observed[score], strict=True)):
-            shares = [chosen.accepted_accuracy, chosen.coverage]
-            shares += [seen.accepted_accuracy, seen.coverage, seen.total_accuracy]
-            shares += [other_words[score][i]] if other_words else []
-            rows.append([score, _percent(chosen.target, 1), f"{chosen.threshold:.5g}", *map(_percent, shares)])
+            cells = [score, _percent(chosen.target, 1), "shown" if chosen.is_shown else "not shown"]
+            cells += [f"{chosen.threshold:.5g}", _accepted(chosen), _percent(chosen.coverage)]
+            cells += [_accepted(seen), _percent(seen.coverage), _percent(seen.total_accuracy)]
+            rows.append([*cells, *([_percent(other_words[score][i])] if other_words else [])])
     return _table(head, rows)
+
+
+def _accepted(point: OperatingPoint) -> str:
+    """The accepted accuracy with its interval."""
+    if point.low is None or point.high is None:
+        return _percent(point.accepted_accuracy)
+    return f"{_percent(point.accepted_accuracy)} ({100 * point.low:.2f} to {100 * point.high:.2f})"
+
+
+def _fewest(m: Metadata) -> str:
+    """What it would take to show the targets that are not shown."""
+    missing = sorted({p.target for points in m.thresholds.values() for p in points if not p.is_shown})
+    takes = ", ".join(f"{_percent(t, 1)} {fewest_to_promise(t):,}" for t in missing)
+    clips = m.calibration["clips"]
+    return (
+        f" Accepted clips that it takes, without one error: {takes}; validation has {clips:,} in all." if takes else ""
+    )
+
+
+def _on_streams(m: Metadata) -> list[str]:
+    about = (m.stream or {}).get("calibration") or {}
+    limit = f", calibrated for at most {about['limit']:g} false accepts an hour" if "limit" in about else ""
+    return [
+        "## On streams",
+        "",
+        f"The file carries thresholds of its own for streams{limit}: `kws-edge models {m.name}` shows them and what "
+        "they were calibrated on.",
+        "",
+    ]
 
 
 def _against_source(parity: Parity) -> list[str]:

@@ -10,10 +10,12 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import SCORES, Metadata, Score
+from kws_edge.model.selection import OperatingPoint
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
 from kws_export.data.batches import split_features
 from kws_export.data.speech_commands import Split, index
 from kws_export.data.splits import UNKNOWN, ArrayDataset, load_split
+from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import (
     Scored,
     Thresholds,
@@ -26,6 +28,7 @@ from kws_export.evaluation.scoring import (
 from kws_export.graph.build import build_model, build_step_model, load_model, run_model, save_model
 from kws_export.release.card import model_card
 from kws_export.release.runtimes import check_runtimes
+from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
 from kws_export.training.recipe import Recipe
@@ -51,14 +54,15 @@ class Measured:
 
 
 def package(
-    checkpoint_file: Path,
+    source: Path,
     data_root: Path,
     out: Path,
     *,
     cache: Path,
-    score: Score = "entropy",
+    score: Score | None = None,
     with_front_end: bool = False,
     negatives: str = "",
+    about: About | None = None,
     command: str = "",
     overwrite: bool = False,
     report: Reporter = lambda line: None,
@@ -67,11 +71,16 @@ def package(
 
     Parameters
     ----------
+    source : a run's checkpoint, or an exported file, NAME.onnx, to be calibrated and written anew from its own
+        weights; what it says of its training and of streams stays.
     out : the file NAME.onnx, which gives the model its name; the card lies beside it with the suffix .md, and, with
         `with_front_end`, forms of it that take samples instead of MFCC: `NAME.audio.onnx` for clips and, where the
         network has no padding, `NAME.audio.step.onnx` for streams. The answers on each split
         go to the run's folder.
+    score : by which labels are withheld; None for the exported file's own, or the entropy.
     negatives : what the recordings without words were, for the card.
+    about : what all the recordings were, also those that a start learnt from; None for what the recipe says, or else
+        about.toml in `data_root`.
     overwrite : also where `out` is a file of another recipe.
     report : called with a line about each step.
 
@@ -82,12 +91,21 @@ def package(
     """
     if out.suffix != ".onnx":
         raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
-    checkpoint = Checkpoint.load(checkpoint_file)
+    is_run = source.suffix != ".onnx"
+    checkpoint, metadata = (Checkpoint.load(source), None) if is_run else Checkpoint.of_model(source)
     if out.exists() and not overwrite:
         _refuse_another(out, checkpoint)
     data = load_splits(checkpoint, data_root, cache)
-    extra = {"clips": {split: len(clips) for split, clips in data.items()}, "negatives": negatives}
-    draft = replace(uncalibrated_metadata(checkpoint, score, extra), name=out.stem)
+    if metadata is None:
+        extra = {"clips": {split: len(clips) for split, clips in data.items()}, "negatives": negatives}
+        known = about or checkpoint.recipe.about.or_else(about_folder(data_root))
+        metadata = uncalibrated_metadata(checkpoint, score or "entropy", extra, known)
+    if about:
+        training = {**metadata.training, "data": about.stated.data}
+        metadata = replace(
+            metadata, training=training, licence=about.stated.licence, attribution=about.stated.attribution
+        )
+    draft = replace(metadata, name=out.stem, score=score or metadata.score)
     model = run_model(build_model(checkpoint.network, draft))
 
     scored = score_splits(checkpoint, model, data, report)
@@ -101,7 +119,9 @@ def package(
     card = model_card(metadata, size, scored["test"], measured.observed, measured.withheld, command)
     replace_file(out.with_suffix(".md"), card)
     for name, answers in {**scored, **({"other-words": others} if others else {})}.items():
-        answers.save(checkpoint_file.parent / f"scores-{name}.npz")
+        if is_run:
+            answers.save(source.parent / f"scores-{name}.npz")
+    _report_promised(metadata, report)
     _report_measured(scored, measured, report)
     return metadata
 
@@ -167,12 +187,26 @@ def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
         raise SettingError(f"{out} exists and is {what}; expected another --out, or --force to write over it")
 
 
+def _report_promised(metadata: Metadata, report: Reporter) -> None:
+    for score, points in metadata.thresholds.items():
+        for p in points:
+            shown = (
+                "shown" if p.is_shown else f"not shown: it takes {fewest_to_promise(p.target):,} accepted clips or more"
+            )
+            seen = "nothing is accepted" if p.low is None else f"{_with_interval(p)} on {p.accepted} accepted clips"
+            report(f"validation at {score} {p.target}: {seen}, {shown}")
+
+
+def _with_interval(p: OperatingPoint) -> str:
+    return f"accuracy {p.accepted_accuracy:.4f} ({p.low:.4f} to {p.high:.4f})"
+
+
 def _report_measured(scored: dict[str, Scored], measured: Measured, report: Reporter) -> None:
     for name, answers in scored.items():
         report(f"{name} accuracy {answers.accuracy()['accuracy']:.4f} on {len(answers.truth)} clips")
     for score in SCORES:
         for i, point in enumerate(measured.observed[score]):
-            accepted = "none" if point.accepted_accuracy is None else f"{point.accepted_accuracy:.4f}"
-            line = f"test at {score} {point.target}: accuracy of the accepted {accepted}, coverage {point.coverage:.4f}"
+            accepted = "nothing is accepted" if point.low is None else _with_interval(point)
+            line = f"test at {score} {point.target}: {accepted}, coverage {point.coverage:.4f}"
             withheld = f", other words withheld {measured.withheld[score][i]:.4f}" if measured.withheld else ""
             report(line + withheld)

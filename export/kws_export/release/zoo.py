@@ -59,5 +59,5 @@ def _observed(card: str, score: str, path: Path) -> list[str]:
     found = re.search(rf"^\| {score} \| {re.escape(TARGET)} \|(.*)\|$", card, re.MULTILINE)
     if not found:
         raise ModelError(f"{path} has no operating point of {score} at {TARGET}; expected a card of kws-export")
-    _, _, _, accepted, coverage, _, *others = (cell.strip() for cell in found[1].split("|"))
+    _, _, _, _, accepted, coverage, _, *others = (cell.strip() for cell in found[1].split("|"))
     return [accepted, coverage, others[0] if others else NONE]

@@ -9,6 +9,7 @@ import torch
 
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
+from kws_edge.model.metadata import Metadata
 from kws_edge.model.variants import Variant, get_variant
 from kws_export.graph.read import load_network
 from kws_export.network.fast import FastMatchboxNet
@@ -40,6 +41,22 @@ class Checkpoint:
         network = new_network(recipe, labels, front_end)
         network.load_state_dict(saved["model"])
         return cls(network.eval(), recipe, labels, front_end, saved["epoch"])
+
+    @classmethod
+    def of_model(cls, path: Path) -> "tuple[Checkpoint, Metadata]":
+        """Read an exported file, of its own weights, with what it says of itself.
+
+        Raises
+        ------
+        ModelError : an exported file that `load_network` refuses.
+        SettingError : it does not say by which recipe it was trained.
+        """
+        network, metadata = load_network(path)
+        t = metadata.training
+        if not {"recipe", "best_epoch"} <= t.keys():
+            raise SettingError(f"{path} does not say how it was trained; expected a file of kws-export export")
+        recipe = Recipe.from_dict(t["recipe"])
+        return cls(network.eval(), recipe, metadata.labels, metadata.front_end, t["best_epoch"]), metadata
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

@@ -2,22 +2,26 @@
 
 from typing import Any
 
+from kws_edge.errors import KwsEdgeError
 from kws_edge.model.metadata import Metadata, Score
+from kws_export.graph.build import load_model
 from kws_export.network.matchboxnet import parameter_count
-from kws_export.training.checkpoint import Checkpoint
-
-LICENCE = "Apache-2.0"
-ATTRIBUTION = (
-    'Trained on a part of "Speech Commands" by Pete Warden (arXiv:1804.03209), CC BY 4.0, '
-    "https://creativecommons.org/licenses/by/4.0/."
-)
+from kws_export.training.about import UNSTATED, About
+from kws_export.training.checkpoint import Checkpoint, weights_file
+from kws_export.training.recipe import Recipe
 
 
-def uncalibrated_metadata(checkpoint: Checkpoint, score: Score, extra: dict[str, Any]) -> Metadata:
-    """The description of a model before it was run on anything; `extra` goes into `training`."""
-    r = checkpoint.recipe
+def uncalibrated_metadata(checkpoint: Checkpoint, score: Score, extra: dict[str, Any], about: About) -> Metadata:
+    """The description of a model before it was run on anything.
+
+    Parameters
+    ----------
+    extra : goes into `training`.
+    about : what is known of the recordings, apart from those that a start or a teacher learnt from.
+    """
+    r, about = checkpoint.recipe, about.stated
     training = {
-        "data": "Speech Commands (P. Warden), part of v0.01 and v0.02",
+        "data": about.data,
         "recipe": r.to_dict(),
         "epochs": r.epochs,
         "best_epoch": checkpoint.epoch,
@@ -26,8 +30,27 @@ def uncalibrated_metadata(checkpoint: Checkpoint, score: Score, extra: dict[str,
         "parameters": parameter_count(checkpoint.network),
         **extra,
     }
+    named = dict.fromkeys([about.attribution, *attributions(r)])  # each once, as a start often shares its recordings
     return Metadata(
         name=r.name, labels=checkpoint.labels, variant=r.variant, front_end=checkpoint.front_end, score=score,
-        thresholds={}, calibration={}, training=training, accuracy={}, licence=LICENCE, attribution=ATTRIBUTION,
-        padding=r.padding,
+        thresholds={}, calibration={}, training=training, accuracy={}, licence=about.licence,
+        attribution=" ".join(named), padding=r.padding,
     )  # fmt: skip
+
+
+def attributions(recipe: Recipe) -> list[str]:
+    """Whom to name for the networks that a run learnt from, its start and its teacher."""
+    return [_attribution(name) for name in (recipe.start, recipe.distillation.teacher) if name]
+
+
+def _attribution(source: str) -> str:
+    """Whom to name for a network, given as in a recipe."""
+    try:
+        path = weights_file(source)
+        if path.suffix == ".onnx":
+            return load_model(path)[1].attribution
+        recipe = Checkpoint.load(path).recipe
+        said = " ".join(dict.fromkeys([recipe.about.attribution, *attributions(recipe)])).strip()
+    except KwsEdgeError:
+        said = ""
+    return said or f"It learnt from {source}, the source and licence of whose recordings are {UNSTATED}."

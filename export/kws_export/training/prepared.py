@@ -1,7 +1,7 @@
 """What a run trains on: its classes, decoded clips, validation features, noises and recordings without a word."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from kws_export.data.batches import split_features
 from kws_export.data.negatives import Negatives, load_recordings
 from kws_export.data.speech_commands import background, index, words_with
 from kws_export.data.splits import ArrayDataset, load_split
+from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import weights_file
 from kws_export.training.recipe import Recipe
 
@@ -31,6 +32,7 @@ class TrainingData:
     validation : features float32 [n, coefficients, frames] and classes int64 [n].
     noises : float32 recordings that augmentation mixes in.
     negatives : draws windows without a word; None for a recipe that has none.
+    about : what the recordings' folder says of them.
     """
 
     labels: tuple[str, ...]
@@ -39,6 +41,7 @@ class TrainingData:
     noises: Sequence[F32]
     negatives: Negatives | None
     front_end: FrontEnd
+    about: About = field(default_factory=About)
 
 
 def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[str] = ()) -> TrainingData:
@@ -54,7 +57,7 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
     SettingError, AudioError : the data cannot be used; a recipe's start or teacher is missing, which is said before
         anything is decoded.
     """
-    front_end = FrontEnd()
+    front_end, about = FrontEnd(), about_folder(data_root)
     labels = tuple(recipe.labels or words_with(index(data_root), recipe.min_clips))
     if len(labels) < 2:
         raise SettingError(
@@ -76,7 +79,8 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
     elif negatives:
         raise SettingError(f"recordings without a word given, but recipe {recipe.name} has no [negatives] share")
     features = split_features(validation, front_end)
-    return TrainingData(labels, train, (features, torch.from_numpy(validation.labels)), noises, drawn, front_end)
+    held_out = features, torch.from_numpy(validation.labels)
+    return TrainingData(labels, train, held_out, noises, drawn, front_end, about)
 
 
 def _noises(recipe: Recipe, data_root: Path, front_end: FrontEnd) -> list[F32]:

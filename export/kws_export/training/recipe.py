@@ -12,6 +12,7 @@ from kws_edge.model.metadata import Padding
 from kws_edge.model.variants import get_variant
 from kws_export.data.augment import Augmentation
 from kws_export.data.negatives import NegativeMix
+from kws_export.training.about import About
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Recipe:
         at 0.998 it covers about the last 500.
     augmentation : augment.py.
     distillation : see there.
+    about : what the recordings are, for the model's card; empty for what about.toml in their folder says (about.py).
     negatives : windows without a word in every batch, negatives.py; only for variants with φ(e) = e + 1, since where
         φ(e) = e the data loss leaves the evidence without a scale, and "no evidence" would mean nothing.
     """
@@ -92,6 +94,7 @@ class Recipe:
     kl_end: float | None = None
     average: float = 0.0
     augmentation: Augmentation = field(default_factory=Augmentation)
+    about: About = field(default_factory=About)
     distillation: Distillation = field(default_factory=Distillation)
     negatives: NegativeMix = field(default_factory=NegativeMix)
 
@@ -146,9 +149,9 @@ class Recipe:
         return 0.0 if get_variant(self.variant).kl_ramp_epochs else 1e-3
 
     def differences(self, other: "Recipe") -> list[str]:
-        """The names of the settings in which two recipes differ."""
+        """The names of the settings in which two recipes differ, apart from what they say about the recordings."""
         mine, others = self.to_dict(), other.to_dict()
-        return [name for name in mine if mine[name] != others[name]]
+        return [name for name in mine if mine[name] != others[name] and name != "about"]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for the checkpoint and the model's metadata."""
@@ -185,6 +188,7 @@ class Recipe:
 
 
 _TABLES: dict[str, type[Any]] = {
+    "about": About,
     "augmentation": Augmentation,
     "distillation": Distillation,
     "negatives": NegativeMix,

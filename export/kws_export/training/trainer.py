@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,7 @@ class Trainer:
         ------
         SettingError, ModelError : the start or the teacher cannot be used, or `folder` holds a run of another recipe.
         """
+        recipe = replace(recipe, about=recipe.about.or_else(data.about))
         self.recipe, self.data, self.world, self.workers = recipe, data, world, workers
         self.device = own_device(device or torch.device("cpu"), world)
         self.variant: Variant = get_variant(recipe.variant)

@@ -163,8 +163,20 @@ class TestModels:
         text = run("models", "tiny.onnx").stdout
         for fact in ("softmax", "low, mid, high", "90.00% right (80.00% to 95.00%), 100 clips", "Apache-2.0"):
             assert fact in text
-        assert "99.5%        entropy (default): up to 0.5, 90.0% of the calibration's words accepted" in text
+        assert "99.5%        entropy (default): up to 0.5, 90.0% of the calibration's clips accepted" in text
         assert "99.9%        entropy (default): not reached" in text
+
+    @pytest.mark.parametrize(
+        ("low", "judgement"), [(0.9960, "shown"), (0.9950, "shown"), (0.9599, "90 clips do not show it")]
+    )
+    def test_a_promise_comes_with_its_interval_and_whether_the_clips_show_it(
+        self, clips: Path, low: float, judgement: str
+    ) -> None:
+        points = (replace(tiny_model.point(0.995, 0.5), low=low, high=1.0),)
+        metadata = replace(tiny_model.METADATA, name="sure", thresholds={"entropy": points})
+        tiny_model.save(clips, "sure", metadata=metadata)
+        said = f"100.00% of them right (95 % interval {low:.2%} to 100.00%): {judgement}\n"
+        assert said in run("models", "sure.onnx").stdout
 
     def test_its_stream_settings_are_told_with_what_they_were_calibrated_on(self, clips: Path) -> None:
         about = {"limit": 2.0, "limit_shown": False, "words_chosen": ["low"], "negatives": {"radio": {"seconds": 90}}}

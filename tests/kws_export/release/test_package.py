@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -22,12 +23,15 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.features import mfcc, pad
 from kws_edge.model.keyword_model import KeywordModel, Outputs
 from kws_edge.model.metadata import Metadata
+from kws_edge.model.onnx_file import write_copy
+from kws_edge.stream.settings import StreamSettings
 from kws_export.cli import main
 from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import Scored
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.release import runtimes
 from kws_export.release.package import package, write_models
+from kws_export.training.about import about_folder
 from kws_export.training.checkpoint import load_checkpoint
 
 WORDS = tuple(tone_words.SWEEPS)
@@ -154,7 +158,9 @@ def test_accuracy_is_that_of_the_recordings_with_its_interval(exported: Exported
 
 
 @pytest.mark.parametrize("score", ["entropy", "vacuity"])
-def test_thresholds_are_those_of_largest_coverage_on_validation(exported: Exported, tones: Path, score: str) -> None:
+def test_what_24_clips_cannot_show_is_the_largest_coverage_that_reaches_it_on_them_and_marked(
+    exported: Exported, tones: Path, score: str
+) -> None:
     found = answers(exported.file, tones, "validation")
     u = getattr(found, score)
     points = exported.metadata.thresholds[score]
@@ -165,6 +171,10 @@ def test_thresholds_are_those_of_largest_coverage_on_validation(exported: Export
         assert point.coverage == pytest.approx(accepted.mean())
         reached = [k for k in range(1, len(u) + 1) if found.right[np.argsort(u)[:k]].mean() >= point.target - 1e-6]
         assert accepted.sum() == max(reached, default=0)
+        assert not point.is_shown
+        hits, n = int(found.right[accepted].sum()), int(accepted.sum())
+        assert point.low == pytest.approx(beta.ppf(0.025, hits, n - hits + 1))
+        assert point.high == pytest.approx(beta.ppf(0.975, hits + 1, n - hits) if hits < n else 1.0)
 
 
 def test_the_file_with_the_front_end_gives_the_same_answers(exported: Exported, tones: Path) -> None:
@@ -206,8 +216,11 @@ def test_the_card_says_what_the_thresholds_give_on_the_test_split_and_on_other_w
             threshold = np.float32(point.threshold)
             accepted = getattr(found, score) <= threshold
             (row,) = re.findall(rf"^\| {score} \| {100 * point.target:.1f} % \|.*$", exported.card, re.MULTILINE)
-            *_, accuracy, coverage, total, withheld = (cell.strip() for cell in row.strip("|").split("|"))
-            assert accuracy == (percent(found.right[accepted].mean()) if accepted.any() else "–")
+            _, _, shown, *_, accuracy, coverage, total, withheld = (cell.strip() for cell in row.strip("|").split("|"))
+            assert shown == "not shown"
+            assert accuracy.partition(" (")[0] == (percent(found.right[accepted].mean()) if accepted.any() else "–")
+            low = beta.ppf(0.025, *(hits := int(found.right[accepted].sum()), int(accepted.sum()) - hits + 1))
+            assert f"({100 * low:.2f} to " in accuracy
             assert coverage == percent(accepted.mean())
             assert total == percent((found.right & accepted).mean())
             assert withheld == percent((getattr(unknown, score) > threshold).mean())
@@ -216,7 +229,7 @@ def test_the_card_says_what_the_thresholds_give_on_the_test_split_and_on_other_w
 def test_without_other_words_the_card_has_no_column_of_them(exported: Exported, tones: Path, tmp_path: Path) -> None:
     package(exported.run / "best.pt", tones, tmp_path / "x.onnx", cache=tones.parent / "cache")
     card = (tmp_path / "x.md").read_text(encoding="utf-8")
-    assert len(re.findall(r"^\| (?:entropy|vacuity) \|(?:[^|]+\|){7}$", card, re.MULTILINE)) == 6
+    assert len(re.findall(r"^\| (?:entropy|vacuity) \|(?:[^|]+\|){8}$", card, re.MULTILINE)) == 6
     assert "ther words" not in card
 
 
@@ -246,17 +259,15 @@ def test_the_cards_confusions_are_those_of_the_test_split(exported: Exported, to
         assert recall == percent(expected[i] / sum(expected))
 
 
-def test_the_card_names_data_licence_epochs_seed_and_the_command(exported: Exported) -> None:
+def test_the_card_names_epochs_seed_and_the_command(exported: Exported) -> None:
     for text in (
-        "CC BY 4.0",
-        "Apache-2.0",
         "| epochs | 4 (",
         "| seed | 1 |",
         "| without words | hiss, one recording |",
     ):
         assert text in exported.card
     assert (
-        "    kws-export export runs/tones-1 --data speech_commands --out models/four-tones.onnx --checkpoint best.pt "
+        "    kws-export export runs/tones-1 --data data --out models/four-tones.onnx --checkpoint best.pt "
         "--score vacuity --with-front-end --negatives 'hiss, one recording'\n"
     ) in exported.card
     assert str(exported.run.parent) not in exported.card
@@ -265,8 +276,116 @@ def test_the_card_names_data_licence_epochs_seed_and_the_command(exported: Expor
 def test_the_command_reports_parity_accuracy_and_operating_points(exported: Exported) -> None:
     assert "largest difference of torch, ONNX Runtime and numpy: class 0.0e+00, alpha" in exported.output
     assert "test accuracy" in exported.output
-    assert re.search(r"test at vacuity 0\.995: accuracy of the accepted (none|[01]\.\d{4}), coverage", exported.output)
+    interval = r"accuracy [01]\.\d{4} \([01]\.\d{4} to [01]\.\d{4}\)"
+    assert re.search(rf"test at vacuity 0\.995: {interval}, coverage", exported.output)
+    promise = rf"validation at entropy 0\.99: {interval} on \d+ accepted clips, not shown: it takes 528 accepted clips"
+    assert re.search(promise, exported.output)
     assert f"wrote {exported.file}" in exported.output
+
+
+# --- whose recordings they were
+
+SOMEONE = 'data = "four tones, swept"\nlicence = "CC0-1.0"\nattribution = "Tones by nobody."\n'
+
+
+def packaged(run: Path, root: Path, out: Path, **options: Any) -> tuple[Metadata, str]:
+    metadata = package(run / "best.pt", root, out, cache=root.parent / "cache", **options)
+    return metadata, out.with_suffix(".md").read_text(encoding="utf-8")
+
+
+def test_a_model_of_recordings_that_say_nothing_of_themselves_names_nobody(exported: Exported) -> None:
+    m = exported.metadata
+    assert (m.training["data"], m.licence) == ("not stated", "not stated")
+    assert m.attribution == "Source and licence of the recordings: not stated."
+    for text in (exported.card, m.to_json()):
+        assert "Speech Commands" not in text
+        assert "Warden" not in text
+
+
+def test_the_folder_of_the_recordings_says_what_they_are(exported: Exported, root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root, tmp_path / "data"))
+    (folder / "about.toml").write_text(SOMEONE)
+    m, card = packaged(exported.run, folder, tmp_path / "x.onnx")
+    assert (m.training["data"], m.licence, m.attribution) == ("four tones, swept", "CC0-1.0", "Tones by nobody.")
+    assert "| data | four tones, swept |" in card
+    assert "Weights: CC0-1.0. Tones by nobody." in card
+
+
+def test_the_recipe_says_it_before_the_folder_does(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root, tmp_path / "data"))
+    (folder / "about.toml").write_text(SOMEONE)
+    recipe = tone_words.recipe(epochs=1, about={"attribution": "Tones by the recipe."})
+    tone_words.run(tone_words.trainer(folder, tmp_path / "run", recipe))
+    (folder / "about.toml").unlink()  # the run has kept what it said
+    m, _ = packaged(tmp_path / "run", folder, tmp_path / "x.onnx")
+    assert (m.training["data"], m.licence, m.attribution) == ("four tones, swept", "CC0-1.0", "Tones by the recipe.")
+
+
+def test_a_start_from_a_shipped_model_names_its_recordings_too(root: Path, tmp_path: Path) -> None:
+    start = str(ROOT / "models" / "softmax.onnx")
+    recipe = tone_words.recipe(epochs=1, start=start, about={"attribution": "Tones by nobody."})
+    tone_words.run(tone_words.trainer(root, tmp_path / "run", recipe))
+    m, _ = packaged(tmp_path / "run", root, tmp_path / "x.onnx")
+    assert m.attribution == f"Tones by nobody. {KeywordModel.load(start).metadata.attribution}"
+    assert "Pete Warden" in m.attribution
+
+
+def test_a_start_that_is_not_at_hand_is_said_to_be_unknown(root: Path, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "models" / "softmax.onnx", start := tmp_path / "gone.onnx")
+    recipe = tone_words.recipe(epochs=1, start=str(start))
+    tone_words.run(tone_words.trainer(root, tmp_path / "run", recipe))
+    start.unlink()
+    m, _ = packaged(tmp_path / "run", root, tmp_path / "x.onnx")
+    assert "the source and licence of whose recordings are not stated" in m.attribution
+
+
+def test_who_exports_can_say_it(exported: Exported, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "about.toml").write_text(SOMEONE)
+    command = ["export", exported.run, "--data", root, "--out", tmp_path / "x.onnx", "--cache", root.parent / "cache"]
+    result = CliRunner().invoke(main, [*map(str, command), "--about", str(tmp_path / "about.toml")])
+    assert result.exit_code == 0, result.output
+    assert KeywordModel.load(tmp_path / "x.onnx").metadata.attribution == "Tones by nobody."
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("licence = 3", "expected texts for data, licence, attribution"),
+        ("owner = 'me'", "expected texts"),
+        ("=", "TOML"),
+    ],
+)
+def test_what_says_it_badly_is_refused(root: Path, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "about.toml").write_text(text)
+    with pytest.raises(SettingError, match=message):
+        about_folder(tmp_path)
+
+
+# --- a file anew, from its own weights
+
+
+def test_an_exported_file_is_calibrated_and_written_anew_from_its_own_weights(
+    exported: Exported, root: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "models" / "four-tones.onnx"
+    old.parent.mkdir()
+    stream = {"settings": StreamSettings({"entropy": 0.25}).to_dict(), "calibration": {"limit": 2.0}}
+    stale = replace(exported.metadata, thresholds={}, calibration={}, accuracy={}, stream=stream)
+    write_copy(exported.file, old, stale)
+    result = CliRunner().invoke(
+        main, ["export", str(old), "--data", str(root), "--cache", str(root.parent / "cache"), "--with-front-end"]
+    )
+    assert result.exit_code == 0, result.output
+    anew = KeywordModel.load(old).metadata
+    assert anew.stream == stream
+    assert replace(anew, stream=None) == exported.metadata
+    assert old.with_suffix(".audio.onnx").exists()
+    card = old.with_suffix(".md").read_text(encoding="utf-8")
+    assert "    kws-export export models/four-tones.onnx --data data --with-front-end\n" in card
+    assert "calibrated for at most 2 false accepts an hour" in card
+    clips = np.stack([pad(mfcc(tone_words.say("low", i))) for i in range(5)])
+    before, after = (KeywordModel.load(path).run(clips) for path in (exported.file, old))
+    np.testing.assert_allclose(before.alpha, after.alpha, rtol=1e-5)
 
 
 # --- what is refused

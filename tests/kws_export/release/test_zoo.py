@@ -53,7 +53,7 @@ def test_a_row_has_the_figures_of_the_file_and_of_its_card(folder: Path) -> None
     for score, figures in (("entropy", points[:3]), ("vacuity", points[3:])):
         (line,) = [line for line in card.splitlines() if line.startswith(f"| {score} | 99.5 %")]
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        assert figures == [cells[5], cells[6], cells[8]]
+        assert figures == [cells[6], cells[7], cells[9]]
 
 
 def test_the_text_around_the_table_stays_and_writing_again_changes_nothing(folder: Path) -> None:

@@ -168,7 +168,7 @@ def documented() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_the_documentation_has_every_key_with_its_default() -> None:
     recipe = Recipe(name="x", variant="softmax").to_dict()
-    tables = {name: recipe.pop(name) for name in ("augmentation", "distillation", "negatives")} | {"": recipe}
+    tables = {name: recipe.pop(name) for name in ("about", "augmentation", "distillation", "negatives")} | {"": recipe}
     found = dict(documented())
     assert found.keys() == tables.keys()
     for name, keys in found.items():

@@ -1,0 +1,67 @@
+"""What recordings a model was trained on, whom to name for them, and under which licence its weights are.
+
+Nobody but whoever made the recordings' folder, or wrote the recipe, knows that; so one of the two says it: the recipe
+in `[about]`, or else the file about.toml in the folder. What neither says stays unsaid; nothing is assumed.
+"""
+
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from kws_edge.errors import SettingError
+from kws_export.data.download import ABOUT_FILE
+
+UNSTATED = "not stated"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Texts for people; empty for what is not known.
+
+    Attributes
+    ----------
+    data : what the recordings are, such as "Speech Commands (P. Warden), v0.02".
+    licence : of the weights, such as "Apache-2.0".
+    attribution : whom to name for the recordings, with their licence.
+    """
+
+    data: str = ""
+    licence: str = ""
+    attribution: str = ""
+
+    @classmethod
+    def load(cls, path: Path) -> "About":
+        """Read a TOML file: the table `[about]` of a recipe, or these keys alone.
+
+        Raises
+        ------
+        SettingError : it cannot be read, is not TOML, or has other keys or values than texts.
+        """
+        try:
+            settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SettingError(f"cannot read {path}: {error.strerror}") from None
+        except ValueError as error:
+            raise SettingError(f"{path} is not a TOML file: {error}") from None
+        table = settings.get("about", settings)
+        names = [field.name for field in fields(cls)]
+        texts = isinstance(table, dict) and all(isinstance(value, str) for value in table.values())
+        if not texts or not set(table) <= set(names):
+            raise SettingError(f"{path}: {table!r}; expected texts for {', '.join(names)}")
+        return cls(**table)
+
+    def or_else(self, other: "About") -> "About":
+        """Fill in what is not known."""
+        mine, theirs = asdict(self), asdict(other)
+        return About(**{name: mine[name] or theirs[name] for name in mine})
+
+    @property
+    def stated(self) -> "About":
+        """The same with a text for what is not known, for metadata and cards, which leave nothing empty."""
+        return self.or_else(About(UNSTATED, UNSTATED, f"Source and licence of the recordings: {UNSTATED}."))
+
+
+def about_folder(root: Path) -> About:
+    """What a folder of recordings says of itself. Raises SettingError where its file is none."""
+    path = root / ABOUT_FILE
+    return About.load(path) if path.is_file() else About()
