@@ -1,8 +1,8 @@
 """Load on `kws-edge serve`, over the loopback: requests a second, latencies, live streams, memory.
 
     apt-get install wrk
-    python bench/load.py            print the tables and write bench/results/load.json
-    python bench/load.py --docs     and put them into docs/measurements/server.md
+    python bench/load.py            print the tables
+    python bench/load.py --docs     and write bench/results/load.json, and the tables into docs/measurements/server.md
 
 Clips: wrk posts a one-second WAV over and over, with and without micro-batching, and to as many processes as there are
 cores, while /health/live is asked 20 times a second. "Direct" is a loop over `classify_batch` with a decoded clip, in
@@ -19,13 +19,14 @@ import io
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,12 @@ class Server:
 
     def pids(self) -> list[int]:
         """Its process, and those that it has started."""
-        return [self.pid, *map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
+        found = [self.pid]
+        for pid in found:  # which grows: the decoders are children of children, started from any thread
+            for file in Path(f"/proc/{pid}/task").glob("*/children"):
+                with suppress(OSError):
+                    found += map(int, file.read_text().split())
+        return found
 
 
 @contextmanager
@@ -279,6 +285,8 @@ def main() -> None:
     parser.add_argument("--streams", type=numbers, default=[25, 50, 100, 200])
     parser.add_argument("--docs", action="store_true", help="rewrite the tables in docs/measurements/server.md")
     given = parser.parse_args()
+    if shutil.which("wrk") is None:
+        parser.error("no wrk, which posts the clips; expected `apt-get install wrk` to have put it on the PATH")
 
     result: dict[str, Any] = {
         "model": given.model.stem,
@@ -294,7 +302,9 @@ def main() -> None:
         ("one by one", {"max_batch": 1}),
         ("processes", {"processes": CORES}),
     ):
-        with server(given.model, max_queue=128, **settings) as running:
+        # All come from one address, which stands for many.
+        many = {"max_queue": 128, "max_client_queue": 128, "max_client_uploads": 64}
+        with server(given.model, **many, **settings) as running:
             clips(running, given.clients[0], 1)  # to warm up
             rows = [clips(running, clients, given.seconds) for clients in given.clients]
             time.sleep(1)
@@ -312,9 +322,9 @@ def main() -> None:
                 for count in given.streams
             ]
     table("Streams", result["streams"])
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
     if given.docs:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(result, indent=2) + "\n")
         write_docs(result)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from kws_edge.cli.text import one_line
 from kws_edge.errors import KwsEdgeError
 
 _COMMANDS: Final = (
@@ -43,12 +44,12 @@ class _Commands(click.Group):
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except KwsEdgeError as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(f"Error: {one_line(error)}", err=True)
             ctx.exit(2)
         except BrokenPipeError:
             raise  # click ends in silence where the reader of a pipe went away
         except OSError as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(f"Error: {one_line(error)}", err=True)
             ctx.exit(2)
         except KeyboardInterrupt:
             ctx.exit(130)
@@ -59,7 +60,7 @@ class _Commands(click.Group):
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {message}", err=True)
+    click.echo(f"Warning: {one_line(message)}", err=True)
 
 
 @click.group(

@@ -15,6 +15,7 @@ import click
 
 from kws_edge.cli.channel import channel_option
 from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
+from kws_edge.cli.text import one_line
 from kws_edge.errors import AudioError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def classify(
                 with _source(name) as source, _progress(name) as progress:
                     prediction = ask(source, progress)
             except AudioError as error:
-                click.echo(f"Error: {error}", err=True)
+                click.echo(f"Error: {one_line(error)}", err=True)
                 unreadable += 1
             else:
                 # The head comes with the first answer: a server may yet refuse what it is asked.
@@ -168,7 +169,7 @@ def _progress(name: str) -> Iterator[Callable[[float], None]]:
     def show(seconds: float) -> None:
         nonlocal shown
         if seconds >= _LONG and sys.stderr.isatty():
-            click.echo(f"\r{name}: {seconds // 60:.0f} min {seconds % 60:02.0f} s", nl=False, err=True)
+            click.echo(f"\r{one_line(name)}: {seconds // 60:.0f} min {seconds % 60:02.0f} s", nl=False, err=True)
             shown = True
 
     try:
@@ -189,4 +190,4 @@ def _as_text(name: str, p: "Prediction") -> str:
     numbers = f"{p.probability:11.3f} {p.uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
     perhaps = f", perhaps {p.guess}" if worth_naming(p.guess, p.probability, len(p.alpha)) else ""
     why = f"  ({p.reason}{perhaps})" if p.reason else ""
-    return f"{answer} {numbers} {click.format_filename(name)}{why}"
+    return f"{answer} {numbers} {one_line(name)}{why}"

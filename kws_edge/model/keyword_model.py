@@ -224,6 +224,8 @@ class KeywordModel:
             raise ModelError(f"{self._path}: the network fails: {_reason(e)}; expected a sound model") from None
         if not all(np.isfinite(output).all() for output in (alpha, vacuity, entropy)):
             raise ModelError(f"{self._path}: an output is not finite; expected finite features and a sound model")
+        if not ((vacuity > 0) & (vacuity <= 1)).all() or not (alpha > 0).all():
+            raise ModelError(f"{self._path}: an alpha or vacuity that cannot be; expected a sound model")
         return Outputs(labels, alpha, vacuity, entropy)
 
     def classify(

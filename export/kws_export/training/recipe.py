@@ -184,6 +184,8 @@ class Recipe:
             raise SettingError(f"cannot read the recipe {path}: {error.strerror}") from None
         except ValueError as error:
             raise SettingError(f"{path} is not a TOML file: {error}") from None
+        except RecursionError:
+            raise SettingError(f"{path} is nested too deeply; expected a recipe") from None
         return cls.from_dict({"name": path.stem, **settings})
 
 

@@ -74,6 +74,7 @@ async function start() {
       if (message.type === "hello") thresholds = message.thresholds;
       if (message.type === "event") view.heard(message, model().labels);
       if (message.type === "hop") hop(message, thresholds);
+      if (message.type === "slow") view.problem(`The server is ${message.lag.toFixed(0)} s behind.`);
     }, end);
     session = opened;
     view.listening(true);

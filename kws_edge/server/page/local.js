@@ -10,6 +10,7 @@ const TARGET = 0.995;
 const STEP = RATE / 10;
 const BATCH = 16;
 const MOST_WAITING = 20; // chunks; 2 s
+const MOST_EARLY = 600; // chunks that wait for the model to be there; a minute
 
 let loaded = {}; // name → promise of a model
 
@@ -131,11 +132,12 @@ export class Stream {
     this.work.catch(this.end);
   }
 
-  // Takes a chunk, an ArrayBuffer of int16; where this machine is too slow, it is left out and counted as a gap.
+  // Takes a chunk, an ArrayBuffer of int16, also while the model is loaded; where this machine is too slow, it is left out
+  // and counted as a gap.
   send(chunk) {
-    if (!this.hops || this.closed) return;
+    if (this.closed) return;
     const samples = Float32Array.from(new Int16Array(chunk), (x) => x / 32768);
-    if (this.waiting === MOST_WAITING) {
+    if (this.waiting >= (this.hops ? MOST_WAITING : MOST_EARLY)) {
       this.lost += samples.length;
       return;
     }

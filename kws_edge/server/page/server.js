@@ -49,6 +49,8 @@ export class Stream {
     url.protocol = url.protocol.replace("http", "ws");
     this.socket = new WebSocket(url, key ? ["kws-edge", `kws-edge.key.${key}`] : ["kws-edge"]);
     this.closing = false;
+    this.early = []; // chunks that came before the connection was there
+    this.socket.onopen = () => this.early.splice(0).forEach((chunk) => this.send(chunk));
     let said = "";
     this.socket.onmessage = ({ data }) => {
       const message = JSON.parse(data);
@@ -63,6 +65,7 @@ export class Stream {
 
   // Sends a chunk; where the network is too slow, it is left out and the server told of the gap.
   send(chunk) {
+    if (this.socket.readyState === WebSocket.CONNECTING && this.early.length < 100) this.early.push(chunk);
     if (this.socket.readyState !== WebSocket.OPEN) return;
     if (this.socket.bufferedAmount > 20 * chunk.byteLength) {
       this.lost = (this.lost ?? 0) + chunk.byteLength / 2;

@@ -175,3 +175,10 @@ def test_the_documentation_has_every_key_with_its_default() -> None:
         assert keys.keys() == tables[name].keys()
         told = {key: value for key, value in keys.items() if value is not None}
         assert told == {key: json.loads(json.dumps(tables[name][key])) for key in told}
+
+
+def test_a_recipe_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("name = " + "[" * 100_000 + "]" * 100_000)
+    with pytest.raises(SettingError, match="nested too deeply"):
+        Recipe.load(path)

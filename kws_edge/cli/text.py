@@ -1,0 +1,11 @@
+"""Names that others have chosen, as files have them, on a line of output."""
+
+import unicodedata
+
+
+def one_line(text: object) -> str:
+    """A text with what would end the line, move the cursor or turn its direction as an escape, such as `\\n`."""
+    return "".join(
+        c if c.isprintable() or unicodedata.category(c) == "Zs" else c.encode("unicode_escape").decode("ascii")
+        for c in str(text)
+    )
