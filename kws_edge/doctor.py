@@ -344,12 +344,15 @@ def _listen(seconds: float, device: int | str | None, sound: Any) -> Found:
 
     from kws_edge.audio.level import SAMPLE_RATE, measure
     from kws_edge.audio.microphone import Microphone
+    from kws_edge.stream.losses import Losses
 
     check = "listening"
-    blocks, heard = [], 0
+    blocks, heard, losses = [], 0, Losses()
     try:
         with closing(Microphone(device, retries=0, backend=sound)) as microphone:
             for block in microphone:
+                if block.dropped:
+                    losses.add(heard / SAMPLE_RATE, 0.0)
                 blocks.append(block.samples)
                 heard += len(block.samples)
                 if heard >= seconds * SAMPLE_RATE:
@@ -367,6 +370,11 @@ def _listen(seconds: float, device: int | str | None, sound: Any) -> Found:
         yield Finding(check, Status.WARNING, f"{message}; {microphone.problem}", advice)
     elif level.is_silent:
         yield Finding(check, Status.PROBLEM, message, "nothing comes: unmute it, or allow this program to use it")
+    elif losses.too_many(heard / SAMPLE_RATE):
+        advice = "too many losses to hear words: end other programs, or use a faster machine or another microphone"
+        yield Finding(check, Status.PROBLEM, message, advice)
+    elif microphone.overflows or microphone.dropped:
+        yield Finding(check, Status.WARNING, message, "words are lost where samples are: end other programs")
     elif level.is_clipped or peak > _LOUD:
         yield Finding(check, Status.WARNING, message, "too loud: lower the input's gain")
     elif rms < _QUIET:

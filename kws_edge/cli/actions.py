@@ -1,5 +1,8 @@
 """What `kws-edge listen` does with an event besides showing it: run a command, keep the sound."""
 
+import contextlib
+import errno
+import io
 import json
 import logging
 import re
@@ -22,6 +25,8 @@ MOST_COMMANDS = 4
 """Commands that run at a time; an event that comes while so many do waits, or is passed over and said to be."""
 STANDARD_ERROR = 2
 """Its file descriptor: standard output is for events."""
+MOST_SAVED = 1000
+"""Recordings that a folder of saved events may hold: 64 MB."""
 SAVED = 2.0
 """Seconds of sound that are kept around an event."""
 
@@ -86,8 +91,8 @@ class EventCommand:
 class EventSaver:
     """Keeps `SAVED` seconds around each event as a WAV file; the sound of lost samples is zeros."""
 
-    def __init__(self, folder: Path) -> None:
-        """Save into `folder`, which is made where it is not there.
+    def __init__(self, folder: Path, most: int = MOST_SAVED) -> None:
+        """Save into `folder`, which is made where it is not there, until it holds `most` WAV files.
 
         Raises SettingError where that is not possible, or no file can be made in it.
         """
@@ -96,7 +101,9 @@ class EventSaver:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as e:
             raise SettingError(f"{folder}: {e.strerror}; expected a folder to save events in") from None
-        self._folder = folder
+        self._folder, self._most = folder, most
+        self._held = sum(1 for _ in folder.glob("*.wav"))
+        self._failed = False
         self._past: deque[np.ndarray[tuple[int], np.dtype[np.float32]]] = deque()
         self._start = self._end = 0  # of `_past`, in samples of the stream
         self._waiting: list[Event] = []
@@ -132,12 +139,31 @@ class EventSaver:
         first = max(0, _middle(event) - half - self._start)
         last = max(first, _middle(event) + half - self._start)
         samples = np.concatenate(list(self._past))[first:last]
-        word = re.sub(r"\W+", "_", event.label or f"not_sure_{event.guess}")
+        word = re.sub(r"\W+", "_", event.label or f"not_sure_{event.guess or event.reason}")
         path = self._folder / f"{time.strftime('%Y%m%d-%H%M%S')}_{self._saved:04}_{word}.wav"
+        if self._held >= self._most:
+            self._refuse(
+                f"{self._folder}: holds {self._held} recordings, the most that --save-most allows; move some away"
+            )
+            self._held = sum(1 for _ in self._folder.glob("*.wav"))
+            return
+        sound = io.BytesIO()
+        soundfile.write(sound, samples, _RATE, format="WAV", subtype="PCM_16")
         try:
-            soundfile.write(path, samples, _RATE, subtype="PCM_16")
-        except (OSError, soundfile.LibsndfileError) as e:
-            _log.warning("%s: not saved: %s", path, e)
+            path.write_bytes(sound.getbuffer())
+        except OSError as e:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)  # half a file is no recording
+            what = "the disk is full" if e.errno in (errno.ENOSPC, errno.EDQUOT) else e.strerror
+            self._refuse(f"{path}: not saved: {what}; make room, or end with --save-events")
+        else:
+            self._held, self._failed = self._held + 1, False
+
+    def _refuse(self, why: str) -> None:
+        """Say why an event is not kept; once, until one is again."""
+        if not self._failed:
+            _log.warning("%s", why)
+        self._failed = True
 
 
 def _middle(event: "Event") -> int:

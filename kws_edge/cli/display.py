@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from kws_edge.model.prediction import worth_naming
+from kws_edge.model.prediction import Reason, worth_naming
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -196,6 +196,8 @@ def _bar(text: "Text", name: str, fraction: float, value: str, colour: str, mark
 def _line(event: "Event") -> str:
     perhaps = f", perhaps {event.guess}" if worth_naming(event.guess, event.probability, len(event.alpha)) else ""
     answer = event.label or f"not sure ({event.reason}{perhaps})"
+    if event.reason == Reason.LOSSES:
+        answer = "too many losses to hear"
     return (
         f"{_clock(event.start)}-{_clock(event.end)}  {answer:38} probability {event.probability:.3f}  "
         f"entropy {event.entropy:.3f}  vacuity {event.vacuity:.3f}"

@@ -53,6 +53,14 @@ if TYPE_CHECKING:
     help="Abstain by this  [default: the model's choice]",
 )
 @click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two looks, 0.01 to 1.")
+@click.option(
+    "--abstentions",
+    type=click.Choice(["all", "words", "none"]),
+    default="words",
+    show_default=True,
+    help="Which are told, and given to --on-event and --save-events: after any sound as long as an utterance, where a "
+    "word that is listened for might have been meant, or none.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each event, for scripts.")
 @click.option(
     "--on-event",
@@ -64,6 +72,14 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
     help="Keep 2 s of sound around each event; without this, no sound is ever kept.",
+)
+@click.option(
+    "--save-most",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Save no more where the folder holds so many recordings, of 64 kB each.",
 )
 @server_option
 def listen(
@@ -78,9 +94,11 @@ def listen(
     target: float | None,
     score: Literal["entropy", "vacuity", "both"] | None,
     hop: float,
+    abstentions: Literal["all", "words", "none"],
     as_json: bool,
     on_event: str | None,
     save_events: Path | None,
+    save_most: int,
     server: str | None,
 ) -> None:
     """Say which words are spoken, once each, and "not sure" with the reason where it might have been one.
@@ -96,8 +114,10 @@ def listen(
     arecord -f S16_LE -r 16000 -c 1 -t raw | kws-edge listen -
     kws-edge listen --server http://192.0.2.7:8765
 
-    With --words, other words are heard in silence. "Not sure" is told where it may be one of these, or anything; what
-    rather is another word ("not sure, perhaps happy") is not told.
+    With --words, other words are heard in silence. "Not sure" is told where a word that is listened for stands out from
+    the rest without being sure; --abstentions all tells it of barks and other speech too.
+
+    Where so many samples are lost that no word can be heard, an event of the reason "losses" says so.
 
     Commands of --on-event run side by side, at most 4. Where 4 still run, the next event is passed over, with a
     warning; with --fast the recording waits until one has ended, so that none is lost.
@@ -109,6 +129,7 @@ def listen(
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
     from kws_edge.cli.recordings import word_list
     from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.stream.events import local_time
     from kws_edge.stream.spotter import Spotter
 
     _check_usage(source, replay, realtime=realtime, device=device, rate=rate, on_event=on_event)
@@ -119,14 +140,15 @@ def listen(
         "hop": hop,
         "score": score,
         "target": None if target is None else target / 100,
+        "abstentions": abstentions,
     }
     stream: Spotter | View = View()
     if server is None:
         loaded = KeywordModel.load(model)
-        stream = Spotter(loaded, **asked)
+        stream = Spotter(loaded, clock=local_time, **asked)
         if words is None and len(stream.words) < len(loaded.labels):
             click.echo(f"listening for {', '.join(stream.words)}, which {loaded.name} was calibrated for", err=True)
-    saver = EventSaver(save_events) if save_events else None
+    saver = EventSaver(save_events, save_most) if save_events else None
     live = sys.stdout.isatty() and not as_json
     display = JsonLines() if as_json else LiveScreen(stream, name) if live else PlainLines()
     printed = subprocess.DEVNULL if live else STANDARD_ERROR
@@ -208,7 +230,6 @@ def _run(
     saver: "EventSaver | None",
 ) -> None:
     """Listen until the source ends. Where it held nothing to decide on, say why."""
-    from kws_edge.stream.framing import window_seconds
     from kws_edge.stream.spotter import State
 
     told, heard, loudest = 0, False, float("-inf")
@@ -229,8 +250,7 @@ def _run(
     if told or events or heard:
         return
     if early:
-        least = window_seconds(spotter.model.metadata)
-        display.warn(f"nothing was heard: {seconds:.1f} s of sound came in; expected {least:.1f} s or more")
+        display.warn(f"nothing was heard: {seconds:.2f} s of sound came in; expected {spotter.hop:g} s or more")
     else:
         display.warn(
             f"nothing was heard: too quiet: at most {loudest:.0f} dBFS in {seconds:.1f} s; expected a level above the "

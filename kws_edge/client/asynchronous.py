@@ -14,7 +14,7 @@ from kws_edge.client.wire import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.metadata import Score
 from kws_edge.model.prediction import Prediction
-from kws_edge.stream.events import Event
+from kws_edge.stream.events import Abstentions, Event
 from kws_edge.stream.spotter import Snapshot
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class AsyncClient:
         hop: float | None = None,
         score: Literal["entropy", "vacuity", "both"] | None = None,
         target: float | None = None,
+        abstentions: Abstentions | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
     ) -> AsyncIterator[Event]:
         """As `Client.listen`. A source that is not for `async for` is read in a thread, a second ahead at most."""
@@ -118,7 +119,7 @@ class AsyncClient:
             blocks, close = source, None
         else:
             blocks, close = _read_in_thread(source), getattr(source, "close", None)
-        parameters = wire.stream_parameters(model, words, hop, score, target, posteriors=watch is not None)
+        parameters = wire.stream_parameters(model, words, hop, score, target, abstentions, posteriors=watch is not None)
         failed: list[Exception] = []
 
         async def send() -> None:

@@ -14,7 +14,7 @@ from kws_edge.client.wire import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.metadata import Score
 from kws_edge.model.prediction import Prediction
-from kws_edge.stream.events import Event
+from kws_edge.stream.events import Abstentions, Event
 from kws_edge.stream.spotter import Snapshot
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Client:
         hop: float | None = None,
         score: Literal["entropy", "vacuity", "both"] | None = None,
         target: float | None = None,
+        abstentions: Abstentions | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
     ) -> Iterator[Event]:
         """The events of a source, as they happen; as `Spotter.listen`.
@@ -152,7 +153,7 @@ class Client:
         from websockets.exceptions import ConnectionClosed
 
         wire.check_source(source, Iterable)
-        parameters = wire.stream_parameters(model, words, hop, score, target, posteriors=watch is not None)
+        parameters = wire.stream_parameters(model, words, hop, score, target, abstentions, posteriors=watch is not None)
         failed: list[Exception] = []
 
         def send() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
@@ -252,13 +253,14 @@ def stream_parameters(
     hop: float | None,
     score: str | None,
     target: float | None,
+    abstentions: str | None,
     posteriors: bool,
 ) -> dict[str, Any]:
     """The query of a stream."""
     listed = None if words is None else ",".join(words)
     wanted = "true" if posteriors else None
-    given = _given(model=model, words=listed, hop=hop, score=score, target=target, posteriors=wanted)
-    return {**given, "rate": SAMPLE_RATE}
+    given = _given(model=model, words=listed, hop=hop, score=score, target=target, abstentions=abstentions)
+    return {**given, **_given(posteriors=wanted), "rate": SAMPLE_RATE}
 
 
 _SOURCE: Final = "one that gives Block, as WavFile(path) or Microphone()"
@@ -364,6 +366,7 @@ _CONVERTED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "probability": lambda p: np.array(p, np.float32) if isinstance(p, list) else p,
     "reason": lambda reason: None if reason is None else Reason(reason),
     "state": State,
+    "clock": lambda clock: None if clock is None else datetime.fromisoformat(clock),
     "labels": tuple,
     "words": tuple,
 }

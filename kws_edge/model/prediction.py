@@ -26,8 +26,8 @@ class Reason(StrEnum):
     """The network has a class for what is none of its words, and is sure of it."""
     SILENCE = "silence"
     """There is nothing to hear: digital silence, or a constant; or the network has a class for that, and is sure."""
-    WARMING_UP = "warming_up"
-    """A stream has not yet given a whole window."""
+    LOSSES = "losses"
+    """A stream lost samples so often that words cannot be heard."""
     INVALID_AUDIO = "invalid_audio"
     """Samples that are NaN, infinite or far beyond full scale."""
 
@@ -41,7 +41,7 @@ def worth_naming(guess: str | None, probability: float, labels: int) -> bool:
 class Prediction:
     """What a model says about a clip.
 
-    Where the network was not asked (silent samples, warming_up, invalid_audio), `guess` is None, and the numbers are
+    Where the network was not asked (silent samples, invalid_audio), `guess` is None, and the numbers are
     those of no evidence: every logit at its lowest, a uniform probability, vacuity 1 and entropy 1.
 
     Attributes

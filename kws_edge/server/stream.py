@@ -31,6 +31,7 @@ from kws_edge.server.http.problems import ProblemError, refuse_repeated
 from kws_edge.server.http.websocket import WAITING
 from kws_edge.server.http.wording import PERCENT
 from kws_edge.server.service import Service, installed_version
+from kws_edge.stream.events import Abstentions, local_time
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
 from kws_edge.stream.spotter import Snapshot, Spotter
 
@@ -72,6 +73,7 @@ class Parameters(BaseModel):
     hop: float = Field(DEFAULT_HOP, ge=MIN_HOP, le=MAX_HOP, allow_inf_nan=False)
     score: Literal["entropy", "vacuity", "both"] | None = None
     target: Annotated[float | None, PERCENT] = Field(None, gt=0, lt=1, allow_inf_nan=False)
+    abstentions: Abstentions = "words"
     posteriors: bool = False
 
     @classmethod
@@ -149,7 +151,9 @@ class _Session:
         p = parameters
         model = _default(service) if p.model is None else service.model(p.model)
         words = None if p.words is None else [word.strip() for word in p.words.split(",") if word.strip()]
-        self.spotter = Spotter(model, words=words, hop=p.hop, score=p.score, target=p.target)
+        self.spotter = Spotter(
+            model, words=words, hop=p.hop, score=p.score, target=p.target, abstentions=p.abstentions, clock=local_time
+        )
         self._pcm = Pcm(p.rate, p.encoding)
         self._pending: F32 = np.empty(0, np.float32)  # samples at 16 kHz that are still to be looked at
         self._pace = _Pace(_MOST_MESSAGES)

@@ -18,8 +18,9 @@ Abstentions: sound that is `SPEECH` above the noise floor makes an episode, whic
 lasted as long as an utterance may (`MIN_SPEECH` to `MAX_SPEECH`) and no label was accepted in it, there is one event
 without a label, with the numbers of its least uncertain hop. Longer ones (music, a radio) were not said to the device.
 The pause is as long as a word may go on being recognised after its end, so that no word follows its own abstention.
-Where the guess is a word outside the chosen ones that stands out (`prediction.worth_naming`), there is none: "not sure,
-perhaps happy" is no answer to who waits for a yes.
+By default one is told only where a word might have been meant: where a chosen one stands out (`worth_naming`). A bark
+is no question to answer, and "not sure, perhaps happy" is no answer to who waits for a yes. Where all are asked for,
+only those are left out of which the guess is a word outside the chosen ones that stands out.
 """
 
 import math
@@ -35,7 +36,7 @@ from kws_edge.model import evidence
 from kws_edge.model.metadata import Metadata, is_word
 from kws_edge.model.prediction import Reason, worth_naming
 from kws_edge.model.variants import get_variant
-from kws_edge.stream.events import Event
+from kws_edge.stream.events import ABSTENTIONS, Abstentions, Event
 from kws_edge.stream.framing import LEVEL_SPAN, Hop, check_hop, window_seconds
 from kws_edge.stream.settings import StreamSettings, chosen_labels
 from kws_edge.stream.trace import Hops
@@ -75,20 +76,30 @@ class Decision:
     """The rule with its memory. It takes hops in as many pieces as they come; the events are the same."""
 
     def __init__(
-        self, metadata: Metadata, settings: StreamSettings, hop: float, words: Collection[str] | None = None
+        self,
+        metadata: Metadata,
+        settings: StreamSettings,
+        hop: float,
+        words: Collection[str] | None = None,
+        *,
+        abstentions: Abstentions = "words",
     ) -> None:
         """Start a stream.
 
         Parameters
         ----------
         words : the labels that give events, as `chosen_labels` takes them; None for all.
+        abstentions : which are told.
 
         Raises
         ------
-        SettingError : the words or the settings name a label that the model lacks, or the hop is out of its range.
+        SettingError : the abstentions are no such choice, the words or the settings name a label that the model lacks,
+            or the hop is out of its range.
         """
         check_hop(hop, metadata.front_end)
-        self.settings = settings
+        if abstentions not in ABSTENTIONS:
+            raise SettingError(f"abstentions={abstentions!r}; expected one of {', '.join(ABSTENTIONS)}")
+        self.settings, self._abstentions = settings, abstentions
         self.hop = hop
         self._model, self._labels, self._variant = metadata.name, metadata.labels, get_variant(metadata.variant)
         self._window = window_seconds(metadata)
@@ -108,15 +119,19 @@ class Decision:
 
     def reset(self) -> None:
         """Forget everything."""
-        K = len(self._labels)
-        self._past = np.full((self._smooth - 1, K + 1), 1 / K, np.float32)  # p̂ and vacuity of each window
-        self._past[:, K] = 1
+        self.gap()
         self._armed = True
         self._released = 0  # hops on end
         self._word = -1  # that of the last event
         self._event_time = -math.inf
         self._episode: _Episode | None = None
         self.last: Smoothed | None = None
+
+    def gap(self) -> None:
+        """Forget the windows before a loss of samples: they were quiet, as what came before the start."""
+        K = len(self._labels)
+        self._past = np.full((self._smooth - 1, K + 1), 1 / K, np.float32)  # p̂ and vacuity of each window
+        self._past[:, K] = 1
 
     def step(self, hops: Hops) -> list[Event]:
         """The events of the next hops."""
@@ -190,9 +205,12 @@ class Decision:
         return event
 
     def _asked_for(self, smoothed: Smoothed) -> bool:
-        """Whether it may be a chosen word, which it is not where it rather is another one."""
+        """Whether an abstention from it is to be told."""
         guess, p = smoothed.guess, float(smoothed.probability[smoothed.guess])
-        return self._chosen[guess] or not worth_naming(self._labels[guess], p, len(self._labels))
+        stands_out = worth_naming(self._labels[guess], p, len(self._labels))
+        if self._abstentions == "all":
+            return self._chosen[guess] or not stands_out
+        return self._abstentions == "words" and stands_out and self._chosen[guess]
 
     def _event(self, smoothed: Smoothed, time: float, episode: _Episode | None, reason: Reason | None) -> Event:
         start, end = max(0.0, time - self._window), time
@@ -223,10 +241,15 @@ class Decision:
 
 
 def decide(
-    metadata: Metadata, hops: Hops, settings: StreamSettings, words: Collection[str] | None = None
+    metadata: Metadata,
+    hops: Hops,
+    settings: StreamSettings,
+    words: Collection[str] | None = None,
+    *,
+    abstentions: Abstentions = "words",
 ) -> list[Event]:
     """All the events of a recording that was traced (`trace.trace`); parameters and errors are those of `Decision`."""
-    return Decision(metadata, settings, hops.hop, words).step(hops)
+    return Decision(metadata, settings, hops.hop, words, abstentions=abstentions).step(hops)
 
 
 def _limits(settings: StreamSettings, label: str) -> list[tuple[str, float, float]]:

@@ -1,10 +1,24 @@
 """What a stream tells: a word, or an abstention where there might have been one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from kws_edge.arrays import F32
 from kws_edge.model.prediction import Reason
+
+Abstentions: TypeAlias = Literal["all", "words", "none"]
+"""Which abstentions are told: after any utterance, where a word might have been meant, or none."""
+ABSTENTIONS: Final[tuple[Abstentions, ...]] = get_args(Abstentions)
+
+Clock: TypeAlias = Callable[[], datetime]
+"""Says what time it is, with its zone."""
+
+
+def local_time() -> datetime:
+    """The machine's clock, with the offset of its zone."""
+    return datetime.now().astimezone()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,7 +28,7 @@ class Event:
     Attributes
     ----------
     label : the word; None where the model abstained.
-    guess : the most probable label, also where the model abstained.
+    guess : the most probable label, also where the model abstained; None where the reason is that it could not hear.
     probability, vacuity, entropy : the smoothed ones, by which was decided.
     alpha : float32 [K], the Dirichlet that has them.
     reason : why the model abstained; None where it did not.
@@ -22,6 +36,7 @@ class Event:
         the window where that is later, to where it last was above it, or the end of the window.
     time : the end of the hop at which was decided: nothing later than this was known.
     model : the name of the model.
+    clock : what time it was at `time`, where whoever runs the stream gave it a clock. Nothing is decided by it.
 
     Examples
     --------
@@ -32,7 +47,7 @@ class Event:
     """
 
     label: str | None
-    guess: str
+    guess: str | None
     probability: float
     alpha: F32
     vacuity: float
@@ -42,6 +57,7 @@ class Event:
     end: float
     time: float
     model: str
+    clock: datetime | None = None
 
     @property
     def abstained(self) -> bool:
@@ -59,6 +75,7 @@ class Event:
             "start": round(self.start, 3),
             "end": round(self.end, 3),
             "time": round(self.time, 3),
+            "clock": None if self.clock is None else self.clock.isoformat(timespec="milliseconds"),
             "vacuity": self.vacuity,
             "entropy": self.entropy,
             "alpha": self.alpha.tolist(),

@@ -1,8 +1,14 @@
 """A stream, hop by hop: samples of any chunking in, one row of numbers per hop out, ready for the decision.
 
-Windows of `WINDOW` samples end one hop apart, the first of them as early as a window can: window j begins at j hops.
-Nothing depends on how the samples were chunked, because work happens only where a hop is complete, on buffers whose
-place and size never change. While nothing is heard above the noise, neither features nor network run.
+Windows end one hop apart, the first of them with the first hop. Nothing depends on how the samples were chunked,
+because work happens only where a hop is complete, on buffers whose place and size never change. While nothing is heard
+above the noise, neither features nor network run.
+
+Before the start
+----------------
+What came before a stream, or before the end of a gap, is taken to be quiet: faint noise at the level of the noise
+floor. So the first windows are whole, a word with which a stream begins is seen as one after a pause, and no window
+joins what lies on the two sides of a loss.
 
 The gate
 --------
@@ -20,7 +26,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.arrays import F32
+from kws_edge.arrays import F32, F64
 from kws_edge.audio.level import CLIP_LEVEL, SAMPLE_RATE, measure
 from kws_edge.errors import SettingError
 from kws_edge.model import evidence
@@ -53,7 +59,6 @@ class Hop(NamedTuple):
     time : stream time of its last sample, s.
     level, noise : of the sound and of the noise floor, dBFS.
     clipped : whether its samples are clipped badly enough to spoil a word.
-    warming_up : less than a window since the start or the last gap.
     frames : float32 [window_frames, n_mfcc] of the window that ends here, valid until the next hop; None where nothing
         is heard.
     new : how many of them, at their end, came since the last hop with frames.
@@ -63,13 +68,18 @@ class Hop(NamedTuple):
     level: float
     noise: float
     clipped: bool
-    warming_up: bool
     frames: F32 | None
     new: int
 
 
 class HopStream:
-    """Cut a stream into hops, with the features of their windows where there is something to hear."""
+    """Cut a stream into hops, with the features of their windows where there is something to hear.
+
+    Attributes
+    ----------
+    position : samples, of the stream's time.
+    warming_up : whether no hop was complete since the start or the last gap.
+    """
 
     def __init__(self, metadata: Metadata, hop: float = DEFAULT_HOP) -> None:
         """Start a stream at time 0, for a model with these metadata.
@@ -79,12 +89,12 @@ class HopStream:
         SettingError : a hop that is no multiple of the front end's (10 ms), or outside `MIN_HOP` to `MAX_HOP`.
         """
         self.front_end = front_end = metadata.front_end
-        self.position = 0  # samples, of the stream's time
         self._step = check_hop(hop, front_end)  # samples
         self._n = window_frames(metadata)
         self._window = (self._n - 1) * front_end.hop + front_end.window
         self._span = max(self._step, round(LEVEL_SPAN * SAMPLE_RATE))
-        self._samples = _Tail(max(self._window, self._span), self._step, np.float64)
+        self._keep = max(self._window, self._span)
+        self._samples = _Tail(self._keep, self._step, np.float64)
         self._cut = np.lib.stride_tricks.sliding_window_view(self._samples.rows, front_end.window)
         self._frames = _Tail(self._n, self.frames_per_hop, np.float32, front_end.n_mfcc)
         self._mfcc = FrameMFCC(front_end)
@@ -97,7 +107,7 @@ class HopStream:
         self._restart()
 
     def gap(self, samples: int) -> None:
-        """Let time pass without samples: no window spans it, and the next one begins after it.
+        """Let time pass without samples: what comes after it is heard as after a pause.
 
         Raises SettingError for less than 0.
         """
@@ -108,7 +118,9 @@ class HopStream:
 
     def _restart(self) -> None:
         self._since = 0  # samples since the start or the last gap
-        self._filled = self._step - ((self._window - 1) % self._step + 1)  # so that the first window ends with a hop
+        # The first hop is as short as it takes for windows, and their frames, to begin at multiples of a hop.
+        self._filled = self._step - ((self._window - 1) % self._step + 1)
+        self.warming_up = True  # until the first hop is complete
         self._missing = self._n  # frames at the end of the window that are not computed yet
         self._last_loud = -math.inf  # where a hop last was above the noise, in samples since the restart
 
@@ -116,11 +128,6 @@ class HopStream:
     def frames_per_hop(self) -> int:
         """How many frames each hop brings."""
         return self._step // self.front_end.hop
-
-    @property
-    def warming_up(self) -> bool:
-        """Whether there is less than a window since the start or the last gap."""
-        return self._since < self._window
 
     def push(self, samples: F32) -> Iterator[Hop]:
         """Take samples, float32 [n], and give the hops that they complete. The generator must be run to its end."""
@@ -149,13 +156,16 @@ class HopStream:
         frames, new = None, 0
         self._frames.append(self.frames_per_hop)
         self._missing = min(self._n, self._missing + self.frames_per_hop)
-        warming_up = self.warming_up
-        if not warming_up and self._since - self._last_loud < self._window:
+        if self.warming_up:
+            past = self._samples.last(self._keep)[: self._keep - self._since]
+            past[:] = quiet(len(past)) * 10 ** (self._floor / 20)
+            self.warming_up = False
+        if self._since - self._last_loud < self._window:
             fe, new, self._missing = self.front_end, self._missing, 0
             end = self._samples.end - fe.window + 1
             self._frames.last(new)[:] = self._mfcc(self._cut[end - (new - 1) * fe.hop - 1 : end : fe.hop])
             frames = self._frames.last(self._n)
-        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, warming_up, frames, new)
+        return Hop(self.position / SAMPLE_RATE, level, self._floor, clipped, frames, new)
 
 
 class _Tail:
@@ -193,6 +203,20 @@ def check_hop(hop: float, front_end: FrontEnd) -> int:
     if not frames or abs(frames * unit - hop) > 1e-9:
         raise SettingError(f"hop={hop!r} s; expected a multiple of {unit:g} s from {MIN_HOP:g} to {MAX_HOP:g}")
     return frames * front_end.hop
+
+
+@lru_cache(maxsize=4)
+def quiet(n: int) -> F64:
+    """White noise with an RMS of 1, float64 [n], always the same, to the last bit.
+
+    Source: the finaliser of MurmurHash3 (A. Appleby, public domain), which makes uniform bits of 1, 2, ...
+    """
+    k = np.arange(1, n + 1, dtype=np.uint32)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        k = (k ^ (k >> np.uint32(shift))) * np.uint32(factor)
+    noise = (k / 2**31 - 1) * math.sqrt(3)
+    noise.flags.writeable = False
+    return noise
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ from kws_edge.model.metadata import SCORES, Metadata
 from kws_edge.model.selection import WITHHOLD_ALL
 
 MAX_SMOOTHING: Final = 0.9
-"""Seconds; shorter than a window, so that the hops without a window after a gap part what lies before and after it."""
+"""Seconds; shorter than a window: a mean over more would be of windows that have nothing in common."""
 
 
 @dataclass(frozen=True, slots=True)

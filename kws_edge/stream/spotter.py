@@ -7,7 +7,8 @@ for event in spotter.listen(Microphone()):
 
 import io
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
@@ -21,10 +22,12 @@ from kws_edge.audio.sources import AudioSource
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.features import pad
 from kws_edge.model.keyword_model import KeywordModel, Outputs
+from kws_edge.model.prediction import Reason
 from kws_edge.stream.decision import Decision
-from kws_edge.stream.events import Event
+from kws_edge.stream.events import Abstentions, Clock, Event
 from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, no_evidence, window_seconds
 from kws_edge.stream.incremental import Steps, has_steps
+from kws_edge.stream.losses import SPAN, Losses
 from kws_edge.stream.settings import StreamSettings, told_words
 
 Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
@@ -41,11 +44,13 @@ class State(StrEnum):
     """
 
     WARMING_UP = "warming_up"
-    """There is less than one window since the start or the last gap: no event can come."""
+    """There is less than one hop since the start or the last gap."""
     SILENCE = "silence"
     """Nothing is above the noise: the network rests."""
     LISTENING = "listening"
     """The network looks at every window."""
+    LOSSES = "losses"
+    """So many samples are lost that words cannot be heard, whatever the network does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +107,8 @@ class Spotter:
         score: Literal["entropy", "vacuity", "both"] | None = None,
         target: float | None = None,
         settings: StreamSettings | None = None,
+        abstentions: Abstentions = "words",
+        clock: Clock | None = None,
     ) -> None:
         """Start a stream.
 
@@ -109,17 +116,19 @@ class Spotter:
         ----------
         words : the labels that give events, such as {"yes", "no"}, in capitals or not; None for those that the stream
             settings in the model's file were calibrated for, where it is these that are used, else for all. Others are
-            recognised in silence, and so is what is not sure to be one of them: an abstention is an event where its
-            guess is a chosen word, or stands out so little that it may be anything.
+            recognised in silence.
         hop : seconds between the windows that the network sees, 0.01 to 1, a multiple of 0.01.
         score, target : which clip thresholds to use; None for the model's stream settings, or its own score at 0.995
             where it was not calibrated on streams.
         settings : all settings of the decision, instead of those in the model's file.
+        abstentions : "words": an abstention is an event where a chosen word might have been meant, which stands out
+            from the others; "all": after any other sound of an utterance's length too; "none": never.
+        clock : says what time it is, for `Event.clock`: as though the last sample of a push came at that time.
 
         Raises
         ------
-        SettingError : a model that is none, unknown words, score or target, a hop out of range, or settings beside a
-            score or target.
+        SettingError : a model that is none, unknown words, score, target or abstentions, a hop out of range, or
+            settings beside a score or target.
         ModelError : the stream settings in the model's file are malformed.
         """
         if not isinstance(model, KeywordModel):
@@ -133,7 +142,8 @@ class Spotter:
         self.words = tuple(told_words(model.metadata, words, own_settings=own))
         self._hops = HopStream(model.metadata, hop)
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
-        self._decision = Decision(model.metadata, self.settings, hop, self.words)
+        self._decision = Decision(model.metadata, self.settings, hop, self.words, abstentions=abstentions)
+        self._clock = clock
         K = len(model.labels)
         self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
         self.reset()
@@ -142,11 +152,15 @@ class Spotter:
         """Be as new: time 0, nothing heard, ready to fire."""
         self._hops.reset()
         self._decision.reset()
+        self._losses, self._lossy = Losses(), False
+        self._untold: list[Event] = []
         self.last: Snapshot | None = None
 
     @property
     def state(self) -> State:
         """What the stream is at."""
+        if self._lossy:
+            return State.LOSSES
         return State.WARMING_UP if self._hops.warming_up or self.last is None else self.last.state
 
     @property
@@ -177,17 +191,29 @@ class Spotter:
         >>> events[0].label, rate
         ('yes', 16000)
         """
-        events: list[Event] = []
-        for hop in self._hops.push(_checked(samples)):
+        hops = self._hops.push(_checked(samples))
+        events, self._untold = self._untold, []
+        for hop in hops:
             events += self._decide(hop)
+        if self._clock and events:
+            now = self._clock()
+            events = [replace(e, clock=now - timedelta(seconds=max(0.0, self.time - e.time))) for e in events]
         return events
 
     def gap(self, samples: int) -> None:
-        """Tell that samples were lost before the next push: time passes, and no window spans the loss.
+        """Tell that samples were lost before the next push: time passes, and what comes is heard as after a pause.
+
+        Where losses are so many that no word can be heard, the next push gives an event without label that says so.
 
         Raises SettingError for less than 0; 0 is a loss of unknown length that takes no time.
         """
+        start = self.time
         self._hops.gap(samples)
+        self._decision.gap()
+        self._losses.add(start, samples / SAMPLE_RATE)
+        if not self._lossy and self._losses.too_many(self.time):
+            self._lossy = True
+            self._untold.append(self._deaf())
 
     def finish(self) -> list[Event]:
         """End the stream with silence, so that a word at its very end is seen whole and decided on."""
@@ -229,17 +255,36 @@ class Spotter:
             source.close()  # which also ends the thread, where this is cancelled while it waits
 
     def _decide(self, hop: Hop) -> list[Event]:
+        self._lossy = self._lossy and self._losses.too_many(hop.time)
         if hop.frames is None:
-            state = State.WARMING_UP if hop.warming_up else State.SILENCE
+            state = State.SILENCE
             alpha, vacuity = self._nothing
         else:
             state, outputs = State.LISTENING, self._ask(hop.frames, hop.new)
             alpha, vacuity = outputs.alpha, outputs.vacuity
+        state = State.LOSSES if self._lossy else state
         events = self._decision.hear(hop, alpha, vacuity)
         now = self._decision.last
         assert now is not None  # a step sets it
         self.last = Snapshot(hop.time, state, hop.level, hop.noise, now.probability, now.vacuity, now.entropy)
         return events
+
+    def _deaf(self) -> Event:
+        """The event that samples are lost too often."""
+        alpha, vacuity = self._nothing
+        return Event(
+            label=None,
+            guess=None,
+            probability=1 / alpha.shape[1],
+            alpha=alpha[0],
+            vacuity=float(vacuity[0]),
+            entropy=1.0,
+            reason=Reason.LOSSES,
+            start=max(0.0, self.time - SPAN),
+            end=self.time,
+            time=self.time,
+            model=self.model.name,
+        )
 
     def _ask(self, frames: F32, new: int) -> Outputs:
         """What the network says of the window of these frames, the last `new` of which it has not seen."""

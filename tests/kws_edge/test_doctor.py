@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,9 +60,15 @@ class Sound:
     class PortAudioError(Exception):
         """As sounddevice's."""
 
-    def __init__(self, names: tuple[str, ...] = ("USB Mic",), hears: Any = 0, opposite: bool = False) -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...] = ("USB Mic",),
+        hears: Any = 0,
+        opposite: bool = False,
+        overflows_every: int = 0,
+    ) -> None:
         self.default = SimpleNamespace(device=[0, 0])
-        self._names, self.hears, self._opposite = names, hears, opposite
+        self._names, self.hears, self._opposite, self._every = names, hears, opposite, overflows_every
 
     def query_hostapis(self) -> list[dict[str, str]]:
         return [{"name": "ALSA"}]
@@ -79,15 +87,19 @@ class Sound:
     def InputStream(self, *, samplerate: int, channels: int, blocksize: int, callback: Any, **_: Any) -> Any:  # noqa: N802
         if self._opposite and channels == 1:
             raise ValueError("two channels or nothing")
-        sound = np.resize(np.asarray(self.hears, np.int16), (40 * blocksize, 1))
+        sound = np.resize(np.asarray(self.hears, np.int16), (100 * blocksize, 1))
         if channels == 2:
             sound = np.concatenate([sound, -sound if self._opposite else sound], axis=1)
 
-        def start() -> None:
-            for block in np.split(sound, 40):
-                callback(block, blocksize, None, SimpleNamespace(input_overflow=False))
+        def feed() -> None:
+            for i, block in enumerate(np.split(sound, 100), 1):
+                overflow = self._every > 0 and i % self._every == 0
+                callback(block, blocksize, None, SimpleNamespace(input_overflow=overflow))
+                time.sleep(0.005)  # no faster than the blocks are taken
 
-        return SimpleNamespace(start=start, active=True, abort=lambda: None, close=lambda: None)
+        return SimpleNamespace(
+            start=threading.Thread(target=feed, daemon=True).start, active=True, abort=lambda: None, close=lambda: None
+        )
 
 
 def tone(amplitude: float) -> Any:
@@ -339,6 +351,27 @@ def test_microphones_are_listed_with_their_rates(tiny: str) -> None:
 )
 def test_a_moment_of_listening_measures_the_level(tiny: str, sound: Sound, status: Status, advice: str | None) -> None:
     (finding,) = found("listening", tiny, listen=1.0, sound=sound)
+    assert finding.status == status
+    assert finding.advice is None if advice is None else advice in (finding.advice or "")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("every", "status", "advice"),
+    [
+        (20, PROBLEM, "too many losses to hear words"),
+        (6, PROBLEM, "too many losses to hear words"),
+        (60, WARNING, "words are lost where samples are"),
+        (0, OK, None),
+    ],
+    ids=["1 s between overflows", "0.3 s", "3 s", "no overflows"],
+)
+def test_overflows_that_leave_no_room_for_a_word_are_a_problem(
+    tiny: str, every: int, status: Status, advice: str | None
+) -> None:
+    (finding,) = found("listening", tiny, listen=4.0, sound=Sound(hears=tone(0.1), overflows_every=every))
+    assert finding.status == status
+    assert finding.advice is None if advice is None else advice in (finding.advice or "")
     assert finding.status == status
     assert finding.advice is None if advice is None else advice in (finding.advice or "")
 

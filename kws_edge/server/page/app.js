@@ -7,7 +7,12 @@ import * as view from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const SCORES = ["entropy", "vacuity"];
-const STATES = { warming_up: "Warming up.", silence: "Listening: silence.", listening: "Listening: there is sound." };
+const STATES = {
+  warming_up: "Warming up.",
+  silence: "Listening: silence.",
+  listening: "Listening: there is sound.",
+  losses: "Too much sound is lost on the way to hear words.",
+};
 
 const OFF = "The microphone is off.";
 

@@ -12,6 +12,11 @@ const ROUNDING = 1e-6;
 // A label that begins with an underscore is a class of what is no word.
 export const isWord = (label) => !label.startsWith("_");
 
+// Whether a word is more probable than chance, by a tenth: one that might have been meant.
+function standsOut({ guess, probability }, labels) {
+  return isWord(guess) && Math.max(...probability) > 1 / labels.length + 0.1;
+}
+
 export class Decision {
   // `labels`, `decision` and `window` are those of a model's description.
   constructor({ labels, decision, window }) {
@@ -20,13 +25,18 @@ export class Decision {
     this.window = window;
     this.firstScore = Object.keys(decision.thresholds)[0];
     this.nothing = { p: Array(labels.length).fill(1 / labels.length), vacuity: 1 };
-    this.past = Array(Math.max(1, Math.round(decision.smoothing / HOP))).fill(this.nothing);
+    this.gap();
     this.rearm = Math.max(1, Math.round(decision.rearm / HOP));
     this.armed = true;
     this.released = 0; // hops on end
     this.word = null; // that of the last event
     this.eventTime = -Infinity;
     this.episode = null; // {start, last, accepted, clipped, best}: sound above the noise floor
+  }
+
+  // Samples were lost: what came before was quiet.
+  gap() {
+    this.past = Array(Math.max(1, Math.round(this.settings.smoothing / HOP))).fill(this.nothing);
   }
 
   // A hop, and what the network said of its window, {p, vacuity}, or null: {now, events}.
@@ -77,9 +87,8 @@ export class Decision {
     if (episode && time - (speech ? HOP : 0) - episode.last >= PAUSE - ROUNDING) {
       const length = episode.last - episode.start;
       const utterance = length >= MIN_SPEECH - ROUNDING && length <= MAX_SPEECH + ROUNDING;
-      if (episode.best && utterance && !episode.accepted) {
-        const unknown = isWord(episode.best.guess) ? "uncertain" : "unknown_word";
-        event = this.event(episode.best, time, episode.clipped ? "clipped" : unknown);
+      if (episode.best && utterance && !episode.accepted && standsOut(episode.best, this.labels)) {
+        event = this.event(episode.best, time, episode.clipped ? "clipped" : "uncertain");
       }
       episode = null;
     }

@@ -25,6 +25,15 @@ export function isClipped(samples) {
   return clipped / samples.length > CLIP_FRACTION;
 }
 
+// What came before a stream: white noise with an RMS of 1, as `quiet` of framing.py makes it.
+function quiet(n) {
+  return Float64Array.from({ length: n }, (_, i) => {
+    let k = i + 1;
+    for (const [shift, factor] of [[16, 0x85ebca6b], [13, 0xc2b2ae35], [16, 1]]) k = Math.imul(k ^ (k >>> shift), factor);
+    return ((k >>> 0) / 2 ** 31 - 1) * Math.sqrt(3);
+  });
+}
+
 export class HopStream {
   // `size` is that of a window, in samples.
   constructor(size) {
@@ -34,7 +43,7 @@ export class HopStream {
     this.restart();
   }
 
-  // Samples were lost: time passes, and no window spans them.
+  // Samples were lost: time passes, and what comes after is heard as after a pause.
   gap(samples) {
     this.position += samples;
     this.restart();
@@ -47,7 +56,7 @@ export class HopStream {
   }
 
   // Float32Array of any length in; the hops that it completes, each before the next is made:
-  // {time, level, noise, clipped, warmingUp, window}, the last of them null where there is nothing to ask.
+  // {time, level, noise, clipped, window}, the last of them null where there is nothing to ask.
   *push(samples) {
     for (let done = 0; done < samples.length; ) {
       const part = samples.subarray(done, done + this.lacking);
@@ -69,9 +78,12 @@ export class HopStream {
     const level = Math.max(LOWEST, 10 * Math.log10(Math.max(power, 0) + 1e-20));
     this.floor = Math.max(FLOOR_MIN, Math.min(level, this.floor + FLOOR_RISE * HOP));
     if (level > this.floor + GATE) this.lastLoud = this.since;
-    const warmingUp = this.since < this.window.length;
-    const heard = !warmingUp && this.since - this.lastLoud < this.window.length;
+    if (this.since <= STEP) {
+      const past = quiet(this.window.length - this.since);
+      this.window.set(past.map((x) => x * 10 ** (this.floor / 20)));
+    }
+    const heard = this.since - this.lastLoud < this.window.length;
     const window = heard ? this.window.slice() : null;
-    return { time: this.position / RATE, level, noise: this.floor, clipped: isClipped(hop), warmingUp, window };
+    return { time: this.position / RATE, level, noise: this.floor, clipped: isClipped(hop), window };
   }
 }

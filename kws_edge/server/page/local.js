@@ -149,7 +149,10 @@ export class Stream {
   }
 
   async take(samples, lost) {
-    if (lost) this.hops.gap(lost);
+    if (lost) {
+      this.hops.gap(lost);
+      this.decision.gap();
+    }
     for (const hop of this.hops.push(samples)) {
       let output = null;
       if (hop.window) {
@@ -158,9 +161,9 @@ export class Stream {
         output = { p: alpha.map((a) => a / sum), vacuity };
       }
       const { now, events } = this.decision.step(hop, output);
-      const { time, level, noise, warmingUp } = hop;
+      const { time, level, noise } = hop;
       const { probability, vacuity, entropy } = now;
-      const state = warmingUp ? "warming_up" : output ? "listening" : "silence";
+      const state = output ? "listening" : "silence";
       this.onMessage({ type: "hop", time, state, level, noise, probability, vacuity, entropy });
       events.forEach(this.onMessage);
     }

@@ -83,6 +83,7 @@ function answer(item, said, when, details) {
 
 function words({ label, guess, reason, probability }, K) {
   if (label) return label;
+  if (reason === "losses") return "too much sound is lost to hear words";
   const standsOut = guess && !guess.startsWith("_") && probability > 1 / K + 0.1;
   return `not sure (${reason.replace("_", " ")})${standsOut ? `, perhaps ${guess}` : ""}`;
 }
@@ -98,7 +99,7 @@ function first(list, item) {
 
 // An event of a model with these labels.
 export function heard(event, labels) {
-  $("heard").textContent = event.label ?? "not sure";
+  $("heard").textContent = event.label ?? (event.reason === "losses" ? "cannot hear" : "not sure");
   $("heard").classList.toggle("unsure", !event.label);
   $("log-empty").hidden = true;
   const item = element("li", event.label ? "" : "unsure");

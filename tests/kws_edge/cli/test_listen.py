@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import resource
 import select
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +110,10 @@ def replay(*arguments: str) -> Result:
 
 def events(result: Result) -> list[dict[str, Any]]:
     assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    for event in told:
+        assert datetime.fromisoformat(event["clock"]).tzinfo
+    return [{**event, "clock": None} for event in told]
 
 
 def start(*arguments: str, **settings: Any) -> subprocess.Popen[bytes]:
@@ -158,7 +163,7 @@ class TestReplay:
     @pytest.mark.parametrize(
         ("seconds", "said"),
         [
-            (0.4, "nothing was heard: 0.4 s of sound came in"),  # less than a window
+            (0.05, "nothing was heard: 0.05 s of sound came in"),  # less than a hop
             (3, "nothing was heard: too quiet: at most -70 dBFS in 3.0 s"),
         ],
     )
@@ -225,7 +230,7 @@ class TestStandardInput:
     def test_an_empty_pipe_is_said_to_be(self) -> None:
         result = listen("-", stdin=b"")
         assert result.exit_code == 0
-        assert "nothing was heard: 0.0 s of sound came in" in result.stderr
+        assert "nothing was heard: 0.00 s of sound came in" in result.stderr
 
     def test_at_another_rate(self) -> None:
         samples = np.repeat(SOUND, 3)
@@ -250,7 +255,7 @@ class TestStandardInput:
 class TestActions:
     def test_a_command_gets_each_event_as_json(self) -> None:
         told = events(replay("--json", "--on-event", "cat >> told.jsonl"))
-        lines = [json.loads(line) for line in Path("told.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) | {"clock": None} for line in Path("told.jsonl").read_text().splitlines()]
         assert sorted(lines, key=lambda e: e["time"]) == told
 
     def test_a_command_that_fails_or_does_not_read_stops_nothing(self) -> None:
@@ -299,6 +304,26 @@ class TestActions:
         assert (len(sound), rate) == (2 * RATE, RATE)
         middle = round((told[0]["start"] + told[0]["end"]) / 2 * RATE)
         assert sound == pytest.approx(SOUND[middle - RATE : middle + RATE], abs=2 / 32768)
+
+    def test_where_the_folder_is_full_no_more_are_saved_and_it_is_said_once(self) -> None:
+        result = replay("--save-events", "kept", "--save-most", "2")
+        assert len(list(Path("kept").iterdir())) == 2
+        assert result.stderr.count("kept: holds 2 recordings, the most that --save-most allows") == 1
+        again = replay("--save-events", "kept", "--save-most", "2")
+        assert len(list(Path("kept").iterdir())) == 2
+        assert again.stderr.count("holds 2 recordings") == 1
+
+    def test_where_the_disk_takes_no_more_it_is_said_once_and_no_half_file_stays(self) -> None:
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+        try:
+            result = replay("--save-events", "kept")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+            signal.signal(signal.SIGXFSZ, handler)
+        assert list(Path("kept").iterdir()) == []
+        assert result.stderr.count("not saved: File too large; make room, or end with --save-events") == 1
 
     def test_nothing_is_kept_unless_asked_for(self, folder: Path) -> None:
         before = set(folder.rglob("*"))

@@ -27,7 +27,7 @@ SETTINGS = StreamSettings({"entropy": 0.5}, smoothing=0.1)
 
 QUIET, LOUD = -60.0, -20.0
 CERTAIN = {"low": (100, 1, 1), "mid": (1, 100, 1), "high": (1, 1, 100)}
-UNSURE = (3, 2, 2)
+UNSURE = (4, 2, 2)
 NOTHING = None
 
 
@@ -57,7 +57,7 @@ def one_by_one(decision: Decision, hops: Hops) -> Iterator[list[Event]]:
     for i in range(len(hops)):
         level, noise, clipped = float(hops.level[i]), float(hops.noise[i]), bool(hops.clipped[i])
         frames = np.zeros((98, 64), np.float32) if hops.heard[i] else None
-        hop = Hop(float(hops.time[i]), level, noise, clipped, False, frames, 10)
+        hop = Hop(float(hops.time[i]), level, noise, clipped, frames, 10)
         yield decision.hear(hop, hops.alpha[i : i + 1], hops.vacuity[i : i + 1])
 
 
@@ -202,24 +202,34 @@ def test_a_word_that_was_not_chosen_gives_nothing_and_no_abstention_either() -> 
 
 
 @pytest.mark.parametrize(
-    ("alpha", "words", "told"),
+    ("alpha", "words", "all_told", "told"),
     [
-        ((5, 2, 2), {"low"}, ["low"]),
-        ((5, 2, 2), {"mid"}, []),
-        ((5, 2, 2), {"mid", "high"}, []),
-        ((5, 2, 2), None, ["low"]),
-        ((10, 9, 9), {"mid"}, ["low"]),
+        ((5, 2, 2), {"low"}, ["low"], ["low"]),
+        ((5, 2, 2), {"mid"}, [], []),
+        ((5, 2, 2), {"mid", "high"}, [], []),
+        ((5, 2, 2), None, ["low"], ["low"]),
+        ((10, 9, 9), {"mid"}, ["low"], []),
+        ((10, 9, 9), None, ["low"], []),
     ],
-    ids=["of a chosen word", "of another word", "of none of two", "of any word", "that does not stand out"],
+    ids=["a chosen word", "another word", "none of two", "any word", "nothing, and one word", "nothing, and all words"],
 )
-def test_an_abstention_is_told_unless_its_guess_is_another_word(alpha: Any, words: Any, told: list[str]) -> None:
-    events = decide(METADATA, stream(PAUSE, (0.5, alpha, LOUD), PAUSE), SETTINGS, words)
-    assert [(event.label, event.guess) for event in events] == [(None, guess) for guess in told]
+def test_an_abstention_is_told_where_a_chosen_word_stands_out_or_if_asked_for_where_none_does(
+    alpha: Any, words: Any, all_told: list[str], told: list[str]
+) -> None:
+    hops = stream(PAUSE, (0.5, alpha, LOUD), PAUSE)
+    for abstentions, expected in (("all", all_told), ("words", told), ("none", [])):
+        events = decide(METADATA, hops, SETTINGS, words, abstentions=abstentions)
+        assert [(event.label, event.guess) for event in events] == [(None, guess) for guess in expected]
 
 
-def test_a_class_that_is_no_word_is_still_told_as_unknown() -> None:
+def test_abstentions_of_another_kind_are_refused() -> None:
+    with pytest.raises(SettingError, match="abstentions='some'; expected one of all, words, none"):
+        decide(METADATA, stream(PAUSE), SETTINGS, abstentions="some")
+
+
+def test_a_class_that_is_no_word_is_told_as_unknown_where_all_abstentions_are() -> None:
     metadata = replace(METADATA, labels=("low", "_unknown_", "high"))
-    (event,) = decide(metadata, stream(PAUSE, (0.5, "mid", LOUD), PAUSE), SETTINGS, {"low"})
+    (event,) = decide(metadata, stream(PAUSE, (0.5, "mid", LOUD), PAUSE), SETTINGS, {"low"}, abstentions="all")
     assert event.reason == Reason.UNKNOWN_WORD
 
 
@@ -256,7 +266,7 @@ def test_no_detection_is_an_empty_list() -> None:  # case 50
 def test_a_label_with_an_underscore_is_no_word() -> None:
     metadata = replace(METADATA, labels=("low", "_unknown_", "high"))
     hops = stream(PAUSE, (0.5, "mid", LOUD), PAUSE)
-    (event,) = decide(metadata, hops, SETTINGS)
+    (event,) = decide(metadata, hops, SETTINGS, abstentions="all")
     assert (event.label, event.guess, event.reason) == (None, "_unknown_", Reason.UNKNOWN_WORD)
 
 
