@@ -36,7 +36,8 @@ import numpy as np
 import soundfile
 from websockets.asyncio.client import connect
 
-from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "load.json"

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from kws_edge.audio.devices import InputDevice, input_devices
     from kws_edge.audio.microphone import Microphone
     from kws_edge.audio.sources import Block, StandardInput, WavFile
-    from kws_edge.model.keyword_model import KeywordModel, Outputs, shipped_models
+    from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.model.metadata import Metadata
     from kws_edge.model.prediction import Prediction, Reason
     from kws_edge.model.runtime import available_providers
+    from kws_edge.model.session import Outputs
+    from kws_edge.model.shipped import shipped_models
     from kws_edge.stream.events import Event
     from kws_edge.stream.settings import StreamSettings
     from kws_edge.stream.spotter import Spotter, State
@@ -75,7 +77,7 @@ _HOMES = {
     "KeywordModel": "kws_edge.model.keyword_model",
     "Metadata": "kws_edge.model.metadata",
     "Microphone": "kws_edge.audio.microphone",
-    "Outputs": "kws_edge.model.keyword_model",
+    "Outputs": "kws_edge.model.session",
     "Prediction": "kws_edge.model.prediction",
     "Reason": "kws_edge.model.prediction",
     "Spotter": "kws_edge.stream.spotter",
@@ -85,7 +87,7 @@ _HOMES = {
     "WavFile": "kws_edge.audio.sources",
     "available_providers": "kws_edge.model.runtime",
     "input_devices": "kws_edge.audio.devices",
-    "shipped_models": "kws_edge.model.keyword_model",
+    "shipped_models": "kws_edge.model.shipped",
 }
 
 

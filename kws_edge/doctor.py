@@ -170,8 +170,8 @@ def _runtime() -> Found:
 
 
 def _limits() -> Found:
-    from kws_edge.model.keyword_model import shipped_models
     from kws_edge.model.protobuf import bytes_field, read_varint, values, varint_field
+    from kws_edge.model.shipped import shipped_models
 
     check = "versions of models"
     opset = bytes_field(_OPSET_IMPORT, varint_field(_VERSION, _FUTURE))
@@ -209,7 +209,8 @@ def _limit(data: bytes, pattern: str) -> int | None:
 
 def _model(name: str | None) -> Found:
     from kws_edge.bench.runner import probe
-    from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 
     check = "model"
     try:
@@ -244,8 +245,8 @@ def _model(name: str | None) -> Found:
 
 def _providers(model: str | None) -> Found:
     from kws_edge.bench.runner import probe
-    from kws_edge.model.keyword_model import DEFAULT_MODEL
     from kws_edge.model.runtime import REMOTE, available_providers
+    from kws_edge.model.shipped import DEFAULT_MODEL
 
     check = "providers"
     for provider in available_providers():

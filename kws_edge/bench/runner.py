@@ -25,8 +25,8 @@ from kws_edge.bench.machine import describe
 from kws_edge.bench.report import Case, Refusal, Report, Row
 from kws_edge.bench.workload import WORKLOADS
 from kws_edge.errors import ProviderError, SettingError
-from kws_edge.model.keyword_model import MAX_BATCH
 from kws_edge.model.runtime import REMOTE, available_providers, full_name
+from kws_edge.model.session import MAX_BATCH
 from kws_edge.stream.framing import DEFAULT_HOP
 
 ROUNDS: Final = 10

@@ -13,7 +13,8 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
-from kws_edge.model.keyword_model import KeywordModel, Outputs
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.session import Outputs
 from kws_edge.stream.framing import check_hop
 from kws_edge.stream.incremental import has_steps, step_file
 from kws_edge.stream.spotter import Spotter
@@ -102,7 +103,7 @@ class Clips:
     """Clips of a second, 16-bit WAV in memory, decided on together as by `KeywordModel.classify_batch`."""
 
     def __init__(self, model: TimedModel, batch: int, hop: float) -> None:
-        """Make the clips, 1 to `keyword_model.MAX_BATCH` of them; `hop` is for streams."""
+        """Make the clips, 1 to `session.MAX_BATCH` of them; `hop` is for streams."""
         import soundfile
 
         fe = model.metadata.front_end

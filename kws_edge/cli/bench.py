@@ -97,7 +97,7 @@ def bench(
     from kws_edge.bench.report import Report
     from kws_edge.bench.runner import Plan
     from kws_edge.bench.runner import bench as measure
-    from kws_edge.model.keyword_model import DEFAULT_MODEL, shipped_models
+    from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
     from kws_edge.svg import check_name
 
     if plot:

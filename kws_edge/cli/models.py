@@ -27,7 +27,8 @@ def models(name: str | None, as_json: bool) -> None:
 
     Exit status: 0, or 2 where there is no such model or it cannot be used.
     """
-    from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 
     described = {key: KeywordModel.load(key).metadata for key in ([name] if name else shipped_models())}
     if as_json:

@@ -9,12 +9,14 @@ section on evidential classifiers; subjective logic for vacuity.
 """
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kws_edge.model.variants import Variant
+from kws_edge.arrays import F32
+from kws_edge.model.variants import Variant, get_variant
 
 Array = npt.NDArray[Any]
 """A float array; results have the floating dtype of what was given (float64 for integers)."""
@@ -82,3 +84,11 @@ def entropy_of(p: Array) -> Array:
     tiny = np.finfo(p.dtype).tiny  # p log p → 0 as p → 0, without a log of zero
     h = np.add.reduce(p * np.log(np.maximum(p, tiny)), axis=-1, keepdims=True) / -math.log(p.shape[-1])
     return np.minimum(np.maximum(h, 0), 1)[..., 0]
+
+
+@lru_cache(maxsize=4)
+def no_evidence(K: int, variant: str) -> F32:
+    """The α of every logit at its lowest, float32 [K], where the network is not asked. Read-only."""
+    a = alpha(np.full(K, -LOGIT_LIMIT, np.float32), get_variant(variant)).astype(np.float32)
+    a.flags.writeable = False
+    return a

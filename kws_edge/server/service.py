@@ -13,7 +13,8 @@ from typing import Any, Final
 from starlette.requests import HTTPConnection
 
 from kws_edge.errors import SettingError
-from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 from kws_edge.server.http.connections import client_of
 from kws_edge.server.http.limits import Places, RateLimiter
 from kws_edge.server.http.problems import ProblemError

@@ -29,11 +29,9 @@ import numpy.typing as npt
 from kws_edge.arrays import F32, F64
 from kws_edge.audio.level import CLIP_LEVEL, SAMPLE_RATE, measure
 from kws_edge.errors import SettingError
-from kws_edge.model import evidence
 from kws_edge.model.clips import WINDOW_SECONDS
 from kws_edge.model.features import FrameMFCC, FrontEnd
 from kws_edge.model.metadata import Metadata
-from kws_edge.model.variants import get_variant
 
 DEFAULT_HOP: Final = 0.1
 MIN_HOP, MAX_HOP = 0.01, 1.0  # seconds
@@ -217,14 +215,6 @@ def quiet(n: int) -> F64:
     noise = (k / 2**31 - 1) * math.sqrt(3)
     noise.flags.writeable = False
     return noise
-
-
-@lru_cache(maxsize=4)
-def no_evidence(K: int, variant: str) -> F32:
-    """The α of no evidence, float32 [K], where the network is not asked. Read-only."""
-    alpha = evidence.alpha(np.full(K, -evidence.LOGIT_LIMIT, np.float32), get_variant(variant)).astype(np.float32)
-    alpha.flags.writeable = False
-    return alpha
 
 
 def window_frames(metadata: Metadata) -> int:

@@ -16,9 +16,10 @@ import onnxruntime as ort
 
 from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
-from kws_edge.model.keyword_model import KeywordModel, Outputs
+from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, full_name, open_session, zero_states
+from kws_edge.model.session import Outputs
 
 SUFFIX: Final = ".step.onnx"
 

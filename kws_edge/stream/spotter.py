@@ -20,12 +20,14 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import MAX_PEAK, as_float
 from kws_edge.audio.sources import AudioSource
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.model.evidence import no_evidence
 from kws_edge.model.features import pad
-from kws_edge.model.keyword_model import KeywordModel, Outputs
+from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.prediction import Reason
+from kws_edge.model.session import Outputs
 from kws_edge.stream.decision import Decision
 from kws_edge.stream.events import Abstentions, Clock, Event
-from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, no_evidence, window_seconds
+from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, window_seconds
 from kws_edge.stream.incremental import Steps, has_steps
 from kws_edge.stream.losses import SPAN, Losses
 from kws_edge.stream.settings import StreamSettings, told_words

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kws_edge.arrays import F32, F64, Bools
+from kws_edge.model.evidence import no_evidence
 from kws_edge.model.features import pad
-from kws_edge.model.keyword_model import MAX_BATCH, KeywordModel
-from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, no_evidence
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.session import MAX_BATCH
+from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from live_server import free_port, live_server
 from paths import ROOT
 
 from kws_edge import KeywordModel, Spotter, WavFile
-from kws_edge.model.keyword_model import shipped_models
+from kws_edge.model.shipped import shipped_models
 
 EXAMPLES = ROOT / "examples"
 SAMPLES = ROOT / "kws_edge" / "samples"

@@ -231,7 +231,7 @@ def test_the_versions_that_are_said_to_load_do_and_the_next_do_not(tiny: str, tm
 def test_a_shipped_model_that_is_too_new_is_a_problem(tiny: str, tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "new").mkdir()
     path = tiny_model.save(tmp_path / "new", ir_version=99)
-    monkeypatch.setattr("kws_edge.model.keyword_model.shipped_models", lambda: {"new": path})
+    monkeypatch.setattr("kws_edge.model.shipped.shipped_models", lambda: {"new": path})
     (finding,) = found("versions of models", tiny)
     assert (finding.status, finding.advice) == (PROBLEM, "pip install --upgrade onnxruntime")
     assert "new has IR version 99 and opset 17" in finding.message
@@ -245,7 +245,7 @@ def test_a_shipped_model_that_is_damaged_is_a_problem(
 ) -> None:
     path = tmp_path / "damaged.onnx"
     path.write_bytes(content)
-    monkeypatch.setattr("kws_edge.model.keyword_model.shipped_models", lambda: {"damaged": path})
+    monkeypatch.setattr("kws_edge.model.shipped.shipped_models", lambda: {"damaged": path})
     (finding, _) = found("model", tiny)
     assert (finding.status, finding.advice) == (PROBLEM, "pip install --force-reinstall kws-edge")
     assert str(path) in finding.message

@@ -18,7 +18,7 @@ from paths import ROOT
 import kws_edge
 import kws_edge.client
 from kws_edge.cli import main as kws_edge_command
-from kws_edge.model.keyword_model import shipped_models
+from kws_edge.model.shipped import shipped_models
 
 PAGES = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("models/*.md")]

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 from kws_edge.errors import ModelError
-from kws_edge.model.keyword_model import DEFAULT_MODEL, KeywordModel, shipped_models
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 from kws_export.report.tables import NONE, Table
 
 TARGET = "99.5 %"

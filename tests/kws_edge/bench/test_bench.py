@@ -36,9 +36,10 @@ from kws_edge.bench.yardstick import make_yardstick
 from kws_edge.cli import main
 from kws_edge.errors import ModelError, ProviderError, SettingError
 from kws_edge.model.features import mfcc
-from kws_edge.model.keyword_model import MAX_BATCH, KeywordModel
+from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.prediction import Prediction
 from kws_edge.model.runtime import CPU, open_session
+from kws_edge.model.session import MAX_BATCH
 
 FEATURES = np.random.default_rng(2).standard_normal((2, 64, 128), np.float32)
 
@@ -613,7 +614,8 @@ def test_a_loop_at_20_hz_takes_under_15_percent_of_a_core(tiny: str) -> None:
     """
     program = """
 import time, numpy as np
-from kws_edge.model.keyword_model import KeywordModel, shipped_models
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.shipped import shipped_models
 samples = np.random.default_rng(1).standard_normal((1, 16000)).astype("f4") / 20
 def processor_seconds(threads, hertz):
     model = KeywordModel.load(next(iter(shipped_models()), "tiny.onnx"), threads=threads)

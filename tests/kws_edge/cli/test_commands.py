@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from paths import ROOT
 
 from kws_edge.cli import main
-from kws_edge.model.keyword_model import DEFAULT_MODEL, shipped_models
+from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 from kws_edge.stream.settings import StreamSettings
 
 RATE = 16_000

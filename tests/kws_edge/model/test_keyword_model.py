@@ -30,8 +30,9 @@ from kws_edge.errors import AudioError, ModelError, ProviderError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.clips import cut
 from kws_edge.model.features import FrontEnd, mfcc, pad
-from kws_edge.model.keyword_model import KeywordModel, shipped_models
+from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.prediction import Reason, worth_naming
+from kws_edge.model.shipped import shipped_models
 from kws_edge.model.variants import VARIANTS
 
 RATE = 16_000

@@ -13,12 +13,13 @@ from tiny_model import METADATA
 
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.model import evidence
+from kws_edge.model.evidence import no_evidence
 from kws_edge.model.prediction import Reason
 from kws_edge.model.selection import WITHHOLD_ALL
 from kws_edge.model.variants import VARIANTS
 from kws_edge.stream.decision import Decision, decide
 from kws_edge.stream.events import Event
-from kws_edge.stream.framing import Hop, no_evidence
+from kws_edge.stream.framing import Hop
 from kws_edge.stream.settings import StreamSettings, chosen_labels
 from kws_edge.stream.trace import Hops
 

@@ -25,8 +25,9 @@ from kws_edge.audio.sources import Block
 from kws_edge.errors import AudioError, DeviceError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.features import mfcc
-from kws_edge.model.keyword_model import DEFAULT_TARGET, KeywordModel, shipped_models
+from kws_edge.model.keyword_model import DEFAULT_TARGET, KeywordModel
 from kws_edge.model.prediction import Reason
+from kws_edge.model.shipped import shipped_models
 from kws_edge.stream.decision import decide
 from kws_edge.stream.events import Event
 from kws_edge.stream.framing import FLOOR_MIN, HopStream, quiet

@@ -19,10 +19,10 @@ from tiny_model import METADATA
 from kws_edge.cli import main
 from kws_edge.errors import SettingError
 from kws_edge.model import evidence
+from kws_edge.model.evidence import no_evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Score
 from kws_edge.model.variants import VARIANTS
-from kws_edge.stream.framing import no_evidence
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.trace import Hops
 from kws_edge.tuning.calibration import (

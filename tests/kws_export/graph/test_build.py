@@ -20,9 +20,10 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.features import FrontEnd, mfcc, pad
-from kws_edge.model.keyword_model import MODELS, KeywordModel
+from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.runtime import zero_states
+from kws_edge.model.shipped import MODELS
 from kws_edge.model.variants import VARIANTS, Variant
 from kws_edge.stream.trace import trace
 from kws_export.graph.build import OUTPUTS, build_model, build_step_model, load_model, save_model

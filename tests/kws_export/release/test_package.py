@@ -21,9 +21,10 @@ from scipy.stats import beta
 
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.features import mfcc, pad
-from kws_edge.model.keyword_model import KeywordModel, Outputs
+from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.onnx_file import write_copy
+from kws_edge.model.session import Outputs
 from kws_edge.stream.settings import StreamSettings
 from kws_export.cli import main
 from kws_export.data.splits import UNKNOWN

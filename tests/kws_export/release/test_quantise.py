@@ -16,7 +16,8 @@ from onnx import numpy_helper
 
 from kws_edge.errors import ModelError
 from kws_edge.model.features import mfcc, pad
-from kws_edge.model.keyword_model import MODELS, KeywordModel, shipped_models
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.shipped import MODELS, shipped_models
 from kws_export.cli import main
 from kws_export.evaluation.scoring import calibrate, score_clips
 from kws_export.graph.build import load_model

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 from paths import ROOT
 
-from kws_edge.model.keyword_model import KeywordModel, shipped_models
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.shipped import shipped_models
 from kws_export.cli import main
 
 MODELS = ROOT / "models"
