@@ -86,6 +86,10 @@ class DeviceError(KwsEdgeError, OSError):
     """
 
 
+class WorkerError(KwsEdgeError, RuntimeError):
+    """A process that does a part of the work ended, or stopped answering."""
+
+
 class DependencyError(KwsEdgeError, ImportError):
     """An optional package or system library is not installed; the message names it.
 

@@ -7,7 +7,7 @@ import click
 from kws_edge.audio.channels import Channel
 
 
-class _ChannelType(click.ParamType):
+class _ChannelType(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click only
     name = "channel"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Channel:

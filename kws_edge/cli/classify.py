@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast
 
 import click
 
@@ -150,7 +150,7 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
             try:
-                yield file
+                yield cast(BinaryIO, file)
             except AudioError as error:
                 raise AudioError(f"standard input: {str(error).removeprefix('file object: ')}") from None
     elif os.path.isdir(name):

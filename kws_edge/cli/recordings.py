@@ -5,12 +5,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kws_edge.arrays import F32
+from kws_edge.audio.lists import check_found, read_list
 from kws_edge.audio.load import EXTENSIONS, is_audio
 from kws_edge.errors import SettingError
 
@@ -67,7 +68,7 @@ def spoken(folder: Path, listed: Path | None) -> list[tuple[str, Path]]:
 
     Raises
     ------
-    SettingError : there are none.
+    SettingError : there are none, or the list is no list of them.
     """
     clips = [
         (path.parent.name, path)
@@ -75,8 +76,8 @@ def spoken(folder: Path, listed: Path | None) -> list[tuple[str, Path]]:
         if is_audio(path) and not path.parent.name.startswith("_")
     ]
     if listed:
-        lines = listed.read_text(encoding="utf-8", errors="replace").splitlines()
-        names = {str(PurePosixPath(line.strip()).with_suffix("")) for line in lines if line.strip()}
+        names = read_list(listed)
+        check_found(listed, names, {f"{word}/{path.stem}" for word, path in clips}, {word for word, _ in clips})
         clips = [(word, path) for word, path in clips if f"{word}/{path.stem}" in names]
     if not clips:
         within = f" that {listed} names" if listed else ""

@@ -70,6 +70,13 @@ class FrontEnd:
             )
         if self.frames < 1:
             raise SettingError(f"frames={self.frames}; expected at least 1")
+        deaf = np.flatnonzero(~mel_filterbank(self).any(axis=0))
+        if len(deaf):
+            shown = ", ".join(map(str, deaf[:8] + 1)) + (", …" if len(deaf) > 8 else "")
+            raise SettingError(
+                f"n_mels={self.n_mels}, n_fft={self.n_fft}, {self.f_min:g} to {self.f_max:g} Hz: no FFT bin lies in "
+                f"filter {shown} of {self.n_mels}; expected fewer filters, a wider band or a larger n_fft"
+            )
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> "FrontEnd":

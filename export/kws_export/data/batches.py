@@ -5,7 +5,8 @@ batch is the same however many processes or loader workers share it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import torch
@@ -14,13 +15,16 @@ from torch.utils.data import DataLoader, Dataset
 
 from kws_edge.arrays import F32, I16, I64
 from kws_edge.audio.pcm import as_float
-from kws_edge.errors import SettingError
+from kws_edge.errors import SettingError, WorkerError
 from kws_edge.model.features import FrontEnd
 from kws_export.data.augment import Augmentation, at_speed, in_stream, mfcc_transforms, sample_transforms, transformed
 from kws_export.data.features import window_features
 from kws_export.data.negatives import NO_WORD, Negatives
 from kws_export.data.speech_commands import CLIP_SAMPLES
 from kws_export.data.splits import ArrayDataset
+
+PATIENCE: Final = 600.0
+"""Seconds for one batch of a worker process, after which it counts as failed; a batch takes less than one."""
 
 
 def clip_features(samples: I16, length: int, front_end: FrontEnd) -> F32:
@@ -134,10 +138,59 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
             return rng.uniform(*settings.speed)
         return 1.0
 
-    def loader(self, workers: int) -> DataLoader[tuple[Tensor, Tensor]]:
-        """The batches in order, made by `workers` processes ahead of the network; 0 makes them in line."""
-        pin = torch.cuda.is_available()
-        return DataLoader(self, batch_size=None, shuffle=False, num_workers=workers, pin_memory=pin)
+    def loader(self, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches in order, made by `workers` processes ahead of the network; 0 makes them in line.
+
+        Raises
+        ------
+        WorkerError : a process that makes them ended, or gave nothing for `PATIENCE` seconds.
+        """
+        arrays = DataLoader(
+            _Arrays(self),
+            batch_size=None,
+            num_workers=workers,
+            collate_fn=_as_it_is,
+            timeout=PATIENCE if workers else 0,
+        )
+        batches = iter(arrays)
+        for step in range(len(self)):
+            try:
+                features, labels = next(batches)
+            except RuntimeError as error:
+                if "DataLoader" not in str(error):
+                    raise
+                raise WorkerError(
+                    f"a process that makes batches failed at step {step + 1} of {len(self)}: {_first_line(error)}; "
+                    "expected memory for all of them: fewer --workers, or 0 for none"
+                ) from error
+            made = torch.from_numpy(features), torch.from_numpy(labels)
+            yield (made[0].pin_memory(), made[1].pin_memory()) if torch.cuda.is_available() else made
+
+
+class _Arrays(Dataset[tuple[F32, I64]]):
+    """The batches as arrays, which go through a pipe.
+
+    Tensors would go through shared memory: where that is small, as in a container, a worker fails to send one, says so
+    on standard error, and the training waits for it for ever.
+    """
+
+    def __init__(self, batches: EpochBatches) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, step: int) -> tuple[F32, I64]:
+        features, labels = self.batches[step]
+        return features.numpy(), labels.numpy()
+
+
+def _as_it_is(batch: tuple[F32, I64]) -> tuple[F32, I64]:
+    return batch
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
 
 
 def draw_epoch(labels: I64, balance: float, rng: np.random.Generator) -> I64:

@@ -6,6 +6,7 @@ NO_WORD, for which the loss asks for vacuity 1 (losses.py).
 """
 
 import glob
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,14 @@ from kws_edge.arrays import F32, I16
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import EXTENSIONS, is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
-from kws_edge.errors import SettingError
+from kws_edge.errors import AudioError, SettingError
 from kws_edge.tuning.soundscape import Word, speech_bounds, words_beside
 from kws_export.data.speech_commands import CLIP_SAMPLES, held_out
 from kws_export.data.splits import ArrayDataset
 
 Sample = TypeVar("Sample", np.float32, np.int16)
+
+_log = logging.getLogger(__name__)
 
 NO_WORD = -1
 """The label of a window without a word."""
@@ -145,7 +148,7 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
     Raises
     ------
     SettingError : a pattern names no recording.
-    AudioError : one of them cannot be decoded.
+    AudioError : none of a pattern's recordings can be decoded. One among others that cannot is named and left out.
     """
     excluded = held_out(data_root)
     recordings = []
@@ -154,7 +157,18 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
         if not paths:
             raise SettingError(f"no recording at {pattern}; looked for {', '.join(EXTENSIONS)}")
         kept = [path for path in paths if f"{path.parent.name}/{path.stem}" not in excluded]
-        recordings.append([piece for path in kept for piece in between(load(path).samples, words_beside(path))])
+        pieces, unreadable = [], 0
+        for path in kept:
+            try:
+                pieces += between(load(path).samples, words_beside(path))
+            except AudioError as error:  # one file of thousands must not end the work
+                unreadable += 1
+                _log.warning("%s: left out", error)
+        if unreadable:
+            _log.warning("%s: %d of %d recordings cannot be decoded and are left out", pattern, unreadable, len(kept))
+        if kept and unreadable == len(kept):
+            raise AudioError(f"none of the {len(kept)} recordings at {pattern} can be decoded; expected sound files")
+        recordings.append(pieces)
     return recordings
 
 

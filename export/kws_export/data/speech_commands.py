@@ -12,10 +12,11 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from kws_edge.arrays import F32
+from kws_edge.audio.lists import check_found, read_lines, read_list
 from kws_edge.audio.load import EXTENSIONS, is_audio, load
 from kws_edge.errors import SettingError
 
@@ -55,14 +56,12 @@ def index(root: Path) -> list[Clip]:
         clip is missing from its word's folder; a speaker is in two splits.
     """
     files = _word_files(root)
-    listed = {split: _read_list(root / name) for split, name in LISTS.items() if (root / name).is_file()}
-    for split, keys in listed.items():
-        missing = sorted(k for k in keys - files.keys() if (root / k).parent.is_dir())
-        if missing:
-            raise SettingError(
-                f"{LISTS[split]} in {root} names {len(missing)} clips that are not there, such as {missing[0]} "
-                f"(looked for {', '.join(EXTENSIONS)}); unpack the data set again, or remove the whole word's folder"
-            )
+    listed: dict[Split, set[str]] = {}
+    for split, name in LISTS.items():
+        if (root / name).is_file():
+            keys = {key: line for key, line in read_list(root / name).items() if not key.startswith("_")}
+            check_found(root / name, keys, files.keys(), {path.parent.name for path in files.values()})
+            listed[split] = set(keys)
     if len(listed) == len(LISTS) and (both := set.intersection(*listed.values())):
         names = " and ".join(LISTS.values())
         raise SettingError(f"{len(both)} clips, such as {min(both)}, are in both {names} of {root}")
@@ -132,10 +131,9 @@ def listed(root: Path, name: str) -> list[Clip]:
     lists = _split_keys(root)
     files = {key: p for folder in sorted(root.iterdir()) if folder.is_dir() for key, p in _keyed(folder).items()}
     clips = []
-    for line in filter(None, map(str.strip, path.read_text(encoding="utf-8").splitlines())):
-        key = str(PurePosixPath(line).with_suffix(""))
+    for number, key in read_lines(path):
         if key not in files:
-            raise SettingError(f"{path} names {line}, which is not there (looked for {', '.join(EXTENSIONS)})")
+            raise SettingError(f"{path}, line {number}: {key} is not there (looked for {', '.join(EXTENSIONS)})")
         clips.append(Clip(files[key], key.partition("/")[0], _speaker(key), "test"))
     words = [clip for clip in clips if not clip.word.startswith("_")]
     if seen := [clip.name for clip in words if _assign(f"{clip.word}/{clip.path.stem}", lists) != "test"]:
@@ -166,7 +164,7 @@ def held_out(root: Path) -> set[str]:
 
 def _split_keys(root: Path) -> dict[Split, set[str]]:
     """What each list file that is there names, clips without a word too."""
-    return {split: _read_keys(root / name) for split, name in LISTS.items() if (root / name).is_file()}
+    return {split: set(read_list(root / name)) for split, name in LISTS.items() if (root / name).is_file()}
 
 
 def _keyed(folder: Path) -> dict[str, Path]:
@@ -194,16 +192,6 @@ def _word_files(root: Path) -> dict[str, Path]:
             f"no words in {root}: looked for folders named for a word with {', '.join(EXTENSIONS)} files in them"
         )
     return files
-
-
-def _read_list(path: Path) -> set[str]:
-    """The keys of the word clips that a list names, one `word/file` a line."""
-    return {key for key in _read_keys(path) if not key.startswith("_")}
-
-
-def _read_keys(path: Path) -> set[str]:
-    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    return {str(PurePosixPath(line).with_suffix("")) for line in lines if line}
 
 
 def _assign(key: str, listed: dict[Split, set[str]]) -> Split:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache as cached
 from pathlib import Path
-from typing import get_args
+from typing import BinaryIO, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,12 @@ import numpy.typing as npt
 from kws_edge.arrays import F32, I16, I64
 from kws_edge.audio.load import load
 from kws_edge.audio.pcm import as_int16
-from kws_edge.errors import SettingError
+from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.metadata import SILENCE_CLASS
 from kws_export.data.speech_commands import CLIP_SAMPLES, Clip, Split, index, listed, noise_files, unlabelled
 
+_KEPT = "kept.npy"
+"""In a cache entry of which some clips could not be decoded: the indices of the others."""
 _CACHE_FORMAT = 1  # part of every cache key: raise it when decoding or cropping changes
 
 _log = logging.getLogger(__name__)
@@ -91,7 +93,7 @@ def load_split(root: Path, split: Split, labels: Sequence[str], cache: Path, *, 
     ------
     SettingError : what `index` and `listed` raise; an unknown split; no label, a label given twice or without clips;
         no clip in the split; a cache that cannot be written.
-    AudioError : a clip cannot be decoded.
+    AudioError : no clip can be decoded. One among others that cannot is named, counted and left out.
     """
     if split not in get_args(Split):
         raise SettingError(f"unknown split {split!r}; expected one of {', '.join(get_args(Split))}")
@@ -115,6 +117,7 @@ def load_split(root: Path, split: Split, labels: Sequence[str], cache: Path, *, 
     entry = cache / f"{split}-{_digest(chosen)}"
     if not entry.is_dir():
         _build(entry, chosen)
+    chosen = _readable(entry, chosen)
     return ArrayDataset(
         samples=np.load(entry / "samples.npy", mmap_mode="r"),
         lengths=np.load(entry / "lengths.npy"),
@@ -192,21 +195,58 @@ def _write_arrays(folder: Path, clips: Sequence[Clip]) -> None:
     from rich.console import Console
     from rich.progress import track
 
-    lengths = np.empty(len(clips), np.int32)
+    lengths: list[int] = []
+    kept: list[int] = []
     cropped: list[str] = []
-    header = {"descr": "<i2", "fortran_order": False, "shape": (len(clips), CLIP_SAMPLES)}
     # Rows are appended, not stored through a memory map: a full disk is then an error and not a bus fault.
     # Threads are as fast as processes here, since the decoder releases the interpreter lock, and need no start-up.
     with (folder / "samples.npy").open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
-        np.lib.format.write_array_header_1_0(file, header)
-        decoded = pool.map(_decode, clips)
+        _write_header(file, len(clips))
+        decoded = pool.map(_attempt, clips)
         console = Console(stderr=True)
         progress = track(decoded, f"decoding {clips[0].split}", total=len(clips), console=console)
-        for i, (samples, longer) in enumerate(progress):
-            lengths[i] = samples.size
+        for i, outcome in enumerate(progress):
+            if isinstance(outcome, AudioError):
+                _log.warning("%s: left out", outcome)
+                continue
+            samples, longer = outcome
+            kept.append(i)
+            lengths.append(samples.size)
             file.write(np.pad(samples, (0, CLIP_SAMPLES - samples.size)).astype("<i2").tobytes())
             if longer:
                 cropped.append(clips[i].name)
-    np.save(folder / "lengths.npy", lengths)
+        if not kept:
+            raise AudioError(
+                f"none of {len(clips)} clips can be decoded, such as {clips[0].path}; expected sound files"
+            )
+        file.seek(0)
+        _write_header(file, len(kept))  # as long as before: numpy leaves room for the number of rows
+    np.save(folder / "lengths.npy", np.array(lengths, np.int32))
+    if len(kept) < len(clips):
+        np.save(folder / _KEPT, np.array(kept, np.int64))
     if cropped:
         _log.warning("%d clips longer than 1 s were cut to their loudest second, such as %s", len(cropped), cropped[0])
+
+
+def _write_header(file: BinaryIO, rows: int) -> None:
+    header = {"descr": "<i2", "fortran_order": False, "shape": (rows, CLIP_SAMPLES)}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def _attempt(clip: Clip) -> tuple[I16, bool] | AudioError:
+    """What `_decode` gives or raises: one file of thousands must not end the work."""
+    try:
+        return _decode(clip)
+    except AudioError as error:
+        return error
+
+
+def _readable(entry: Path, clips: list[Clip]) -> list[Clip]:
+    """The clips that an entry of the cache holds: all but those that could not be decoded."""
+    if not (entry / _KEPT).is_file():
+        return clips
+    kept = [int(i) for i in np.load(entry / _KEPT)]
+    lost = sorted(set(range(len(clips))) - set(kept))
+    first = clips[lost[0]].path
+    _log.warning("%d of %d clips cannot be decoded and are left out, such as %s", len(lost), len(clips), first)
+    return [clips[i] for i in kept]

@@ -141,7 +141,8 @@ class Question:
         service = Service.of(request)
         model = service.default_model if given.model is None else service.model(given.model)
         model.metadata.threshold(given.score or model.metadata.score, given.target)
-        channel: Channel | None = "mix" if given.channel == "mix" else given.channel and int(given.channel)
+        number = int(given.channel) if given.channel not in (None, "mix") else None
+        channel: Channel | None = "mix" if given.channel == "mix" else number
         return cls(model, given.target, given.score, channel)
 
     def about(self, name: str, body: bytes) -> Clip:

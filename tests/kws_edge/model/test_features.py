@@ -277,3 +277,16 @@ def test_an_unknown_setting_is_refused_by_name() -> None:
 def test_settings_that_no_machine_could_run_are_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(SettingError):
         FrontEnd(**setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "filters"),
+    [
+        ({"n_mels": 80, "f_min": 125.0, "f_max": 7600.0}, "filter 5 of 80"),
+        ({"n_mels": 128, "n_mfcc": 64}, "of 128"),
+        ({"n_mels": 64, "n_fft": 400}, "of 64"),
+    ],
+)
+def test_filters_in_which_no_bin_lies_are_refused_by_their_numbers(setting: dict[str, Any], filters: str) -> None:
+    with pytest.raises(SettingError, match=filters):
+        FrontEnd(**setting)

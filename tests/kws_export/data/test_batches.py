@@ -1,5 +1,9 @@
 """Batches: the features of training, and that every batch is a function of the seed alone."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +17,10 @@ import soundfile as sf
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from kws_edge.audio.load import load, read_blocks
-from kws_edge.errors import SettingError
+from kws_edge.errors import SettingError, WorkerError
 from kws_edge.model.clips import cut
 from kws_edge.model.features import FrontEnd, mel_filterbank, pad
 from kws_export.data.augment import Augmentation
@@ -236,6 +241,37 @@ def test_loader_workers_make_the_same_batches_in_the_same_order() -> None:
     assert len(in_line) == len(in_workers) == 3
     for one, other in zip(in_line, in_workers, strict=True):
         assert_equal(one, other)
+
+
+IN_LITTLE_SHARED_MEMORY = """
+import resource, test_batches
+resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))  # what a file may hold, in shared memory too
+test_batches.DATA = test_batches.dataset(60)
+batches = test_batches.batches(batch=60)
+made = list(batches.loader(workers=2))
+print(len(made), made[0][0].nbytes)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits on files in shared memory")
+def test_loader_workers_need_no_shared_memory_for_their_batches() -> None:
+    """A container has 64 MB of it, or 1: a worker that could not send its batch there left the training waiting."""
+    paths = [str(ROOT), str(ROOT / "export"), str(Path(__file__).parent), str(ROOT / "tests" / "support")]
+    done = subprocess.run(
+        [sys.executable, "-c", IN_LITTLE_SHARED_MEMORY],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=240, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["1", str(60 * 64 * 128 * 4)]
+
+
+def test_a_loader_worker_that_is_killed_ends_the_epoch_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(self: EpochBatches, step: int) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(EpochBatches, "__getitem__", killed)
+    with pytest.raises(WorkerError, match=r"step 1 of 3.*fewer --workers"):
+        list(batches().loader(workers=1))
 
 
 # --- which clips

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from kws_edge.errors import SettingError
+from kws_edge.errors import AudioError, SettingError
 from kws_edge.tuning.soundscape import Word
 from kws_export.data.negatives import CLEARANCE, NegativeMix, Negatives, between, load_recordings
 from kws_export.data.splits import ArrayDataset
@@ -178,6 +178,15 @@ def values(root: Path, *patterns: str) -> list[int]:
 
 def test_a_folder_is_searched_with_all_below(root: Path) -> None:
     assert values(root, "books") == [4, 5]
+
+
+def test_a_recording_that_cannot_be_decoded_is_named_and_left_out(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (root / "books" / "a.wav").write_text("no audio")
+    assert values(root, "books") == [4, 5]
+    assert "a.wav" in caplog.text
+    assert "1 of 3 recordings" in caplog.text
+    with pytest.raises(AudioError, match="none of the 1 recordings"):
+        values(root, "books/a.wav")
 
 
 def test_files_and_globs_are_taken(root: Path) -> None:

@@ -155,7 +155,7 @@ def test_the_extension_in_a_list_need_not_be_the_files(tmp_path: Path, listed: s
 
 def test_a_listed_clip_that_is_missing_is_named(root: Path) -> None:
     (root / "testing_list.txt").write_text("yes/12345678_nohash_0.wav\n")
-    with pytest.raises(SettingError, match=r"testing_list.txt .* 1 clips .* such as yes/12345678_nohash_0"):
+    with pytest.raises(SettingError, match=r"testing_list.txt, line 1: yes/12345678_nohash_0"):
         index(root)
 
 
@@ -270,9 +270,24 @@ def test_a_changed_clip_of_the_same_size_is_decoded_anew(root: Path, tmp_path: P
     np.testing.assert_array_equal(data.samples[0], recorded)
 
 
+def test_a_file_that_cannot_be_decoded_is_named_counted_and_left_out(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = load_split(root, "train", ["yes", "no"], tmp_path / "cache")
+    (root / "no" / f"{TRAIN}_nohash_1.wav").write_text("not audio")
+    for _ in ("decoded", "from the cache"):
+        caplog.clear()
+        data = load_split(root, "train", ["yes", "no"], tmp_path / "cache")
+        assert data.names == whole.names
+        assert np.array_equal(data.samples, whole.samples)
+        assert np.array_equal(data.labels, whole.labels)
+        assert "1 of 3 clips" in caplog.text
+        assert f"{TRAIN}_nohash_1.wav" in caplog.text
+
+
 def test_a_failed_build_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:
-    (root / "yes" / f"{TRAIN}_nohash_1.wav").write_text("not audio")
-    with pytest.raises(AudioError, match=f"{TRAIN}_nohash_1.wav"):
+    (root / "yes" / f"{TRAIN}_nohash_0.wav").write_text("not audio")
+    with pytest.raises(AudioError, match=f"none of 1 clips.*{TRAIN}_nohash_0.wav"):
         load_split(root, "train", ["yes"], tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -373,7 +388,7 @@ def test_a_list_of_test_clips_replaces_the_test_split_and_repeats_count(root: Pa
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (f"yes/{TEST}_nohash_9.wav", "which is not there"),
+        (f"yes/{TEST}_nohash_9.wav", "is not there"),
         (f"yes/{TRAIN}_nohash_0.wav", "names 1 clips of another split, such as yes/"),
     ],
 )
@@ -440,3 +455,40 @@ def test_real_clips_are_loaded_whole(data: Path, tmp_path: Path) -> None:
         samples, rate = sf.read(root / loaded.names[i])
         assert (rate, loaded.lengths[i]) == (16_000, samples.size)
         np.testing.assert_allclose(loaded.samples[i, : samples.size] / 32768, samples, atol=1 / 32768)
+
+
+# --- lists that hold nothing out
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [("\ufeff{clip}\n", "utf-8"), ("\r\n{clip}\r\n", "utf-8"), ("./{clip}\n", "utf-8")],
+    ids=["byte order mark", "empty line", "this folder"],
+)
+def test_a_list_holds_its_clips_out_however_an_editor_saved_it(root: Path, text: str, encoding: str) -> None:
+    clip = f"yes/{TRAIN}_nohash_0.wav"
+    (root / "no" / f"{TRAIN}_nohash_0.wav").unlink()
+    (root / "validation_list.txt").write_bytes(text.format(clip=clip).encode(encoding))
+    assert splits(root)[clip] == "validation"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '"yes/{0}"', "'yes/{0}'", "speech_commands/yes/{0}", "/data/yes/{0}", "yes\\{0}", "yes/{0},yes", "{0}",
+        "Yes/{0}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["validation_list.txt", "testing_list.txt"])
+def test_a_line_that_matches_nothing_is_refused_with_its_number(root: Path, line: str, name: str) -> None:
+    lines = ["", f"no/{VALIDATION}_nohash_0.wav", line.format(f"{TRAIN}_nohash_0.wav")]
+    (root / name).write_text("\n".join(lines) + "\n")
+    with pytest.raises(SettingError, match=f"{name}, line 3: "):
+        index(root)
+
+
+def test_a_list_in_another_encoding_is_refused_in_one_line(root: Path) -> None:
+    (root / "validation_list.txt").write_text(f"yes/{TRAIN}_nohash_0.wav\n", encoding="utf-16")
+    with pytest.raises(SettingError, match="not UTF-8") as refused:
+        index(root)
+    assert "\n" not in str(refused.value)
