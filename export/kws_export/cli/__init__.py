@@ -6,12 +6,14 @@ from kws_edge.errors import KwsEdgeError
 from kws_export.cli.download import download
 from kws_export.cli.export import export
 from kws_export.cli.inspect import inspect
+from kws_export.cli.pack import pack
 from kws_export.cli.quantise import quantise
 from kws_export.cli.report import report
 from kws_export.cli.score import score
 from kws_export.cli.speak import speak
 from kws_export.cli.sweep import sweep
 from kws_export.cli.train import train
+from kws_export.cli.wake import wake
 from kws_export.cli.zoo import zoo
 
 
@@ -34,5 +36,5 @@ def main() -> None:
     """Train evidential keyword spotters and export them as self-describing ONNX files."""
 
 
-for command in (train, sweep, score, report, export, quantise, zoo, download, inspect, speak):
+for command in (train, sweep, score, report, export, quantise, zoo, download, inspect, speak, pack, wake):
     main.add_command(command)

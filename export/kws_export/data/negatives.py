@@ -94,7 +94,7 @@ class Negatives:
     def other(self, n: int, rng: np.random.Generator) -> F32:
         """A random stretch of a random recording, longer ones oftener; a shorter one lies anywhere in silence. [n]."""
         recording = self.others[int(rng.choice(len(self.others), p=self._other_odds))]
-        return as_float(_stretch(recording, n, rng))
+        return as_float(stretch(recording, n, rng))
 
     def _word(self, rng: np.random.Generator) -> tuple[F32, int, int]:
         """A clip, and where its word lies."""
@@ -114,7 +114,7 @@ class Negatives:
         return out
 
     def _reversed(self, n: int, rng: np.random.Generator) -> F32:
-        return _stretch(self._word(rng)[0][::-1], n, rng)
+        return stretch(self._word(rng)[0][::-1], n, rng)
 
     def _spliced(self, n: int, rng: np.random.Generator) -> F32:
         halves = []
@@ -122,13 +122,13 @@ class Negatives:
             word, start, end = self._word(rng)
             middle = (start + end) // 2
             halves.append(word[middle:end] if second else word[start:middle])
-        return _stretch(np.concatenate(halves), n, rng)
+        return stretch(np.concatenate(halves), n, rng)
 
     def _noise(self, n: int, rng: np.random.Generator) -> F32:
         if rng.random() < 0.25:  # near silence: what augmentation's white noise adds is all there is
             return np.zeros(n, np.float32)
         noise = self.noises[int(rng.integers(len(self.noises)))]
-        return _stretch(noise, n, rng) * np.float32(10 ** (rng.uniform(-30, 6) / 20))
+        return stretch(noise, n, rng) * np.float32(10 ** (rng.uniform(-30, 6) / 20))
 
 
 def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]:
@@ -192,7 +192,7 @@ def _audio_below(path: Path) -> list[Path]:
     return [p for p in (path.rglob("*") if path.is_dir() else [path]) if is_audio(p)]
 
 
-def _stretch(recording: npt.NDArray[Sample], n: int, rng: np.random.Generator) -> npt.NDArray[Sample]:
+def stretch(recording: npt.NDArray[Sample], n: int, rng: np.random.Generator) -> npt.NDArray[Sample]:
     """A random stretch of n samples, a new array; a shorter recording lies at a random place in silence."""
     room = len(recording) - n
     if room >= 0:

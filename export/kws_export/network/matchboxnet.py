@@ -130,12 +130,17 @@ class MatchboxNet(nn.Module):
 
     def pooled(self, mfcc: Tensor) -> Tensor:
         """What the classifier takes in, float32 [B, 64, T] → [B, 2C]."""
+        x = self.activations(mfcc)
+        return x[:, :, self.edge : x.shape[2] - self.edge].mean(2)
+
+    def activations(self, mfcc: Tensor) -> Tensor:
+        """What the pool takes in, float32 [B, 64, T] → [B, 2C, T]; those within `reach` of an end depend on zeros."""
         x = self.prologue(mfcc).relu()
         for block in self.blocks:
             x = block(x)
         for conv in self.epilogue:
             x = conv(x).relu()
-        return x[:, :, self.edge : x.shape[2] - self.edge].mean(2)
+        return x
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from kws_edge.errors import SettingError
 from kws_edge.model.variants import Variant, get_variant
 from kws_export.data.batches import EpochBatches
+from kws_export.training.averaging import follow
 from kws_export.training.checkpoint import new_network, weights_file
 from kws_export.training.distillation import Teacher
 from kws_export.training.distribution import ALONE, World, average_buffers, average_gradients, own_device, total
@@ -124,15 +125,16 @@ class Trainer:
         self._skipped = 0
         self.model.train()
         for step, (features, labels) in enumerate(batches.loader(self.workers)):
+            done = self.epoch * steps + step
             lr = warmup_hold_decay(
-                self.epoch * steps + step,
+                done,
                 r.epochs * steps,
                 peak=r.peak_lr,
                 final=r.final_lr,
                 warmup=r.warmup,
                 hold=r.hold,
             )
-            loss, logits = self._step(features.to(self.device), labels.to(self.device), weight, lr)
+            loss, logits = self._step(features.to(self.device), labels.to(self.device), weight, lr, done)
             loss_sum += loss * len(labels)
             word = labels >= 0
             correct += int((logits.argmax(1).cpu() == labels)[word].sum())
@@ -153,7 +155,7 @@ class Trainer:
             samples_per_second=seen / (time.perf_counter() - started),
         )
 
-    def _step(self, features: Tensor, labels: Tensor, kl: float, lr: float) -> tuple[float, Tensor]:
+    def _step(self, features: Tensor, labels: Tensor, kl: float, lr: float, done: int) -> tuple[float, Tensor]:
         for group in self.optimiser.param_groups:
             group["lr"] = lr
         self.optimiser.zero_grad(set_to_none=True)
@@ -168,17 +170,11 @@ class Trainer:
         if bound_gradients(self.model, GRADIENT_LIMIT):
             self.optimiser.step()
             self._skipped = 0
-            self._average_weights()
+            if self.recipe.average:
+                follow(self.judged, self.model, self.recipe.average, done)
         else:
             self._skip()
         return value, logits.detach()
-
-    @torch.no_grad()
-    def _average_weights(self) -> None:
-        """Move the weights that are judged towards those that are trained, statistics included."""
-        if self.recipe.average:
-            judged, trained = (list(m.state_dict().values()) for m in (self.judged, self.model))
-            torch._foreach_lerp_(judged, trained, 1 - self.recipe.average)
 
     def _skip(self) -> None:
         self._skipped += 1

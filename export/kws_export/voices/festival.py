@@ -58,6 +58,9 @@ def _lines(take: Take, file: Path) -> str:
     text = take.utterance.text.replace("\\", " ").replace('"', " ")
     return (
         f"(voice_{take.voice})\n(Parameter.set 'Duration_Stretch {1 / take.speed:.4f})\n"
+        # The HMM voice takes its rate from a list of its own, which each call of the voice sets anew.
+        f"(if (boundp 'hts_engine_params) (set! hts_engine_params"
+        f' (append hts_engine_params (list (list "-r" {take.speed:.4f})))))\n'
         f'(set! said (SynthText "{text}"))\n(utt.save.wave said "{file}" \'riff)'
     )
 

@@ -1,0 +1,267 @@
+"""A pack: hours of recordings in one file that loads in seconds, with what was said in them, and whose they are.
+
+An .npz of one array a source, int16 samples at 16 kHz or, ten times smaller, an Ogg Opus stream, and a manifest: for
+every source its licence and attribution, for every recording its speaker and text. The texts stay, so that whoever
+trains a word can leave out the recordings in which it is said.
+"""
+
+import hashlib
+import io
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from kws_edge.arrays import I16
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import is_audio, load
+from kws_edge.errors import AudioError, SettingError
+from kws_edge.tuning.soundscape import words_beside
+from kws_export.data.negatives import between
+from kws_export.data.splits import as_float, as_int16
+
+Codec = Literal["int16", "opus"]
+Kind = Literal["speech", "words", "sounds"]
+
+FORMAT = 1
+OPUS_LEVEL = 0.93
+"""libsndfile's compression level, 0 to 1: about 20 kbit/s."""
+TRANSCRIPTS = "transcripts.tsv"
+UNSTATED = "not stated"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where recordings come from, and what may be done with them.
+
+    Attributes
+    ----------
+    folder : seen from the root that is given beside it; its name is the source's.
+    name, licence, attribution : for the cards of models that train on it.
+    kind : "speech", "words" (one in a recording) or "sounds" (nobody speaks).
+    speaker : a pattern whose first group is the speaker, found in the path below the folder; empty where every
+        recording counts as a speaker of its own.
+    left_out : the share of the speakers that stay out of the pack, to measure with; the SHA-1 of folder and speaker
+        decides, as in bench/split_speech.py.
+    pattern : which files below the folder.
+    minutes : 0 for all; else that much of it, spread evenly over the recordings.
+    """
+
+    folder: str
+    name: str = ""
+    licence: str = UNSTATED
+    attribution: str = UNSTATED
+    kind: Kind = "speech"
+    speaker: str = ""
+    left_out: float = 0.0
+    pattern: str = "**/*"
+    minutes: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if self.kind not in get_args(Kind):
+            raise SettingError(f"source {self.folder}: kind={self.kind!r}; expected one of {', '.join(get_args(Kind))}")
+        if not 0 <= self.left_out <= 1:
+            raise SettingError(f"source {self.folder}: left_out={self.left_out}; expected 0 to 1")
+        object.__setattr__(self, "name", self.name or Path(self.folder).name)
+
+    def speaker_of(self, path: Path) -> str:
+        """Who speaks in a recording."""
+        found = re.search(self.speaker, path.as_posix()) if self.speaker else None
+        return found[1] if found else path.as_posix()
+
+    def holds(self, speaker: str) -> bool:
+        """Whether a speaker's recordings are in the pack."""
+        digest = hashlib.sha1(f"{self.folder}/{speaker}".encode(), usedforsecurity=False).digest()
+        return int.from_bytes(digest[:4], "big") / 2**32 >= self.left_out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A recording, or what is left of one without the words that its label track names."""
+
+    source: Source
+    speaker: str
+    text: str
+    samples: I16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pack:
+    """Recordings, in the order of their sources."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def hours(self) -> float:
+        """How long they are together."""
+        return sum(len(piece.samples) for piece in self.pieces) / SAMPLE_RATE / 3600
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Each once."""
+        return tuple(dict.fromkeys(piece.source for piece in self.pieces))
+
+    def without(self, phrases: Iterable[str]) -> "Pack":
+        """Without the recordings in whose text one of the phrases is said, also as the beginning of a longer word."""
+        patterns = [
+            re.compile(r"\b" + r"\W+".join(map(re.escape, phrase.split())), re.IGNORECASE) for phrase in phrases
+        ]
+        return Pack(tuple(p for p in self.pieces if not any(pattern.search(p.text) for pattern in patterns)))
+
+    def save(self, path: Path, codec: Codec = "int16") -> None:
+        """Write the file, atomically. Raises SettingError where its name does not end in .npz, or nothing is in it."""
+        if path.suffix != ".npz":
+            raise SettingError(f"cannot write {path}; expected a name that ends in .npz")
+        if not self.pieces:
+            raise SettingError("a pack without recordings; expected at least one")
+        sources = self.sources
+        manifest = {
+            "format": FORMAT,
+            "codec": codec,
+            "sources": [asdict(source) for source in sources],
+            "pieces": [[sources.index(p.source), p.speaker, p.text, len(p.samples)] for p in self.pieces],
+        }
+        arrays = {"manifest": np.frombuffer(json.dumps(manifest, ensure_ascii=False).encode(), np.uint8)}
+        for i, source in enumerate(sources):
+            samples = np.concatenate([p.samples for p in self.pieces if p.source == source])
+            arrays[f"audio{i}"] = samples if codec == "int16" else _encoded(samples)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        with partial.open("wb") as file:
+            np.savez(file, **arrays)
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Pack":
+        """Read `save`'s file. Raises SettingError where it is missing, damaged or of another version."""
+        try:
+            with np.load(path) as file:
+                manifest: dict[str, Any] = json.loads(file["manifest"].tobytes())
+                if manifest["format"] != FORMAT:
+                    raise SettingError(f"{path} is a pack of format {manifest['format']}; expected {FORMAT}")
+                sources = [Source(**source) for source in manifest["sources"]]
+                audio = [file[f"audio{i}"] for i in range(len(sources))]
+            if manifest["codec"] == "opus":
+                audio = [_decoded(coded) for coded in audio]
+        except FileNotFoundError:
+            raise SettingError(f"no pack {path}; expected a file of kws-export pack") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(f"{path} is no pack: {error}; expected a file of kws-export pack") from None
+        at = [0] * len(sources)
+        pieces = []
+        for i, speaker, text, n in manifest["pieces"]:
+            pieces.append(Piece(sources[i], speaker, text, audio[i][at[i] : at[i] + n]))
+            at[i] += n
+        return cls(tuple(pieces))
+
+
+def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None) -> list[Piece]:
+    """Decode a source's recordings; words that label tracks name are cut out.
+
+    Raises
+    ------
+    SettingError : there is no recording.
+    AudioError : one cannot be decoded.
+    """
+    folder = root / source.folder
+    paths = sorted(path for path in folder.glob(source.pattern) if is_audio(path))
+    if not paths:
+        raise SettingError(f"no recording below {folder}; expected audio files")
+    texts = _transcripts(folder)
+    if source.minutes:
+        paths = [paths[i] for i in np.random.default_rng(0).permutation(len(paths))]
+    pieces: list[Piece] = []
+    left = source.minutes * 60 * SAMPLE_RATE or float("inf")
+    for path in paths:
+        speaker = source.speaker_of(path.relative_to(folder))
+        if left > 0 and source.holds(speaker):
+            for samples in between(load(path).samples, words_beside(path)):
+                pieces.append(Piece(source, speaker, texts.get(path.name, ""), samples))
+                left -= len(samples)
+        step()
+    return pieces
+
+
+def load_sources(path: Path) -> list[Source]:
+    """Read a TOML file of `[[source]]` tables. Raises SettingError where it is not one."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))["source"]
+        known = {field.name for field in fields(Source)}
+        if unknown := sorted(set().union(*tables) - known):
+            raise SettingError(f"{path}: unknown {', '.join(unknown)}; expected {', '.join(sorted(known))}")
+        return [Source(**table) for table in tables]
+    except OSError as error:
+        raise SettingError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, SettingError):
+            raise
+        raise SettingError(f"{path}: {error}; expected a TOML file with [[source]] tables") from None
+
+
+def manifest_lines(pack: Pack) -> list[str]:
+    """A line for every source: how much of it there is, its licence and whom to name."""
+    lines = []
+    for source in pack.sources:
+        minutes = sum(len(p.samples) for p in pack.pieces if p.source == source) / SAMPLE_RATE / 60
+        lines.append(f"{source.name}: {minutes:.1f} min, {source.licence}, {source.attribution}")
+    return lines
+
+
+def _transcripts(folder: Path) -> dict[str, str]:
+    table = folder / TRANSCRIPTS
+    if not table.is_file():
+        return {}
+    rows = (line.split("\t", 1) for line in table.read_text(encoding="utf-8").splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 2}
+
+
+def _encoded(samples: I16) -> "np.ndarray[Any, np.dtype[np.uint8]]":
+    import soundfile
+
+    file = io.BytesIO()
+    with soundfile.SoundFile(
+        file, "w", SAMPLE_RATE, 1, format="OGG", subtype="OPUS", compression_level=OPUS_LEVEL
+    ) as stream:
+        for start in range(0, len(samples), 1 << 20):
+            stream.write(as_float(samples[start : start + (1 << 20)]))
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+def _decoded(coded: "np.ndarray[Any, np.dtype[np.uint8]]") -> I16:
+    import soundfile
+
+    try:
+        samples, rate = soundfile.read(io.BytesIO(coded.tobytes()), dtype="float32")
+    except soundfile.LibsndfileError as error:
+        raise AudioError(f"a pack's Opus stream: {error}") from None
+    if rate != SAMPLE_RATE:
+        raise AudioError(f"a pack's Opus stream at {rate} Hz; expected {SAMPLE_RATE}")
+    return as_int16(samples)
+
+
+def open_packs(names: Sequence[str], step: Callable[[], None] = lambda: None) -> Pack:
+    """Packs, folders and single recordings together, as they are given at the command line."""
+    pieces: list[Piece] = []
+    for name in names:
+        path = Path(name)
+        if path.suffix == ".npz":
+            pieces += Pack.load(path).pieces
+        elif path.is_dir():
+            pieces += collect(path.parent, Source(path.name), step)
+        elif is_audio(path):
+            pieces += [
+                Piece(Source(path.name), path.name, "", part)
+                for part in between(load(path).samples, words_beside(path))
+            ]
+        else:
+            raise SettingError(f"no recordings at {name}; expected a pack (.npz), a folder or an audio file")
+    return Pack(tuple(pieces))

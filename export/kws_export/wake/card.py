@@ -1,0 +1,187 @@
+"""The card of a wake word's model: what it was made from, what it does, under which licences."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kws_edge.model.metadata import Metadata
+from kws_edge.tuning.calibration import Point
+from kws_edge.tuning.evaluation import Report, seconds_to_show
+from kws_export.data.pack import Source
+from kws_export.voices import Engine
+from kws_export.wake.material import Material, Saying, speech_hours
+from kws_export.wake.settings import WakeSettings
+
+LICENCE = "Apache-2.0"
+RECORDED_BY_USER = "recordings that were given with --recordings"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What a model was made from.
+
+    Attributes
+    ----------
+    start : the model whose weights it began with.
+    start_attribution : whom that model names.
+    command : what makes it again.
+    data : one line: the takes of the words.
+    takes : of the words, in training.
+    real, voices : people's takes and speakers, by label; engines' licences.
+    negatives : one line: hours of speech and sounds.
+    sources : of the negatives.
+    recordings : what the recordings were, and their licence, as the user says it; empty where there were none.
+    """
+
+    start: str
+    start_attribution: str
+    command: str
+    data: str
+    takes: int
+    voices: tuple[str, ...]
+    negatives: str
+    sources: tuple[Source, ...]
+    recordings: str = ""
+
+    @property
+    def licence(self) -> str:
+        """Of the weights."""
+        return LICENCE
+
+    @property
+    def attribution(self) -> str:
+        """Everyone that the licences ask to be named."""
+        named = [self.start_attribution, *self.voices]
+        named += [f"{s.name}: {s.attribution} ({s.licence})" for s in self.sources]
+        named += [self.recordings] if self.recordings else []
+        return "; ".join(text.rstrip(".;") for text in named) + "."
+
+
+def provenance(
+    settings: WakeSettings,
+    engines: Sequence[Engine],
+    training: Material,
+    held_out: Material,
+    sources: Sequence[Source],
+    *,
+    start: str,
+    start_attribution: str,
+    command: str,
+    recordings: str,
+) -> Provenance:
+    """Count what there is."""
+    lines = []
+    for label in settings.labels:
+        for name, real in (("people", True), ("voices", False)):
+            inside, outside = (
+                [s for s in material.words if s.label == label and s.real is real] for material in (training, held_out)
+            )
+            if inside or outside:
+                lines.append(f"{label}: {_said(inside)} of {name} to train with, {_said(outside)} held out")
+    hours = f"{speech_hours(training):.1f} h of speech to train with, {speech_hours(held_out):.1f} h held out"
+    return Provenance(
+        start=start,
+        start_attribution=start_attribution,
+        command=command,
+        data="; ".join(lines),
+        takes=len(training.words),
+        voices=tuple(engine.licence for engine in engines),
+        negatives=hours + f"; near-misses spoken by voices: {len(training.near)} and {len(held_out.near)}",
+        sources=tuple(sources),
+        recordings=(recordings or RECORDED_BY_USER) if any(s.real for s in training.words) else "",
+    )
+
+
+def _said(sayings: Sequence[Saying]) -> str:
+    return f"{len(sayings)} takes by {len({s.speaker for s in sayings})}"
+
+
+def wake_card(
+    metadata: Metadata,
+    size: int,
+    settings: WakeSettings,
+    made_from: Provenance,
+    point: Point,
+    conditions: Mapping[str, Report],
+    near: Report | None,
+) -> str:
+    """Write the card, as markdown."""
+    (name, without), *_ = point.negatives.items()
+    rate = without.false_accepts_per_hour
+    shown = (
+        "shown"
+        if rate.high <= settings.limit
+        else (f"not shown: that takes {seconds_to_show(settings.limit) / 3600:.1f} hours without one")
+    )
+    rows = [
+        f"| found {condition} | {_percent(report.hit_rate)} | {report.words} words |"
+        for condition, report in conditions.items()
+    ]
+    if len(settings.labels) > 1:
+        counts = point.words
+        rows += [f"| of these, {w} | {counts.hits_of[w] / max(1, counts.words_of[w]):.1%} | |" for w in settings.labels]
+    rows.append(
+        f"| false accepts an hour, {name} | {rate.value:.2f} (95 %: {rate.low:.2f} to {rate.high:.2f}) "
+        f"| {without.seconds / 3600:.2f} h; {settings.limit:g} an hour is {shown} |"
+    )
+    if near:
+        rows.append(
+            f"| answered of {settings.near_misses} near-misses, spoken one after the other | {near.false_accepts} | |"
+        )
+    delay = point.words.delay(0.5)
+    recordings = (
+        [] if made_from.recordings else ["It has heard no person say the word: only voices of speech engines.", ""]
+    )
+    sources = [f"| {s.name} | {s.licence} | {s.attribution} |" for s in made_from.sources]
+    return "\n".join(
+        [
+            f"# {metadata.name}",
+            "",
+            f"Listens for {' and '.join(f'**{w}**' for w in settings.labels)} in a stream, and is silent about the "
+            f"rest. {metadata.training['parameters']:,} parameters, {size / 1000:.0f} kB.",
+            "",
+            *recordings,
+            "Made by:",
+            "",
+            f"    {made_from.command}",
+            "",
+            "## What it does",
+            "",
+            "On speakers, voices and recordings that it was not trained on. These chose the epoch and the threshold, "
+            "so expect a little less elsewhere, and measure with `kws-edge evaluate-stream`.",
+            "",
+            "| | | |",
+            "| --- | --- | --- |",
+            *rows,
+            f"| median delay after the word's end | {'–' if delay is None else f'{delay:.2f} s'} | |",
+            "",
+            f"The trade-off of misses and false accepts: {metadata.name}.svg.",
+            "",
+            "## Made from",
+            "",
+            f"- {made_from.data}",
+            f"- {made_from.negatives}",
+            f"- first weights: `{made_from.start}`; {settings.epochs} epochs of {settings.steps} steps, the best is "
+            f"{metadata.training['best_epoch']}; seed {settings.seed}",
+            *(f"- {voice}" for voice in made_from.voices),
+            *([f"- {made_from.recordings}"] if made_from.recordings else []),
+            "",
+            "| speech and sounds without the word | licence | by |",
+            "| --- | --- | --- |",
+            *sources,
+            "",
+            "## Limits",
+            "",
+            "Not for safety. People, rooms and microphones unlike those above may be heard less often.",
+            "",
+            "## Licence and attribution",
+            "",
+            f"Weights: {metadata.licence}. {metadata.attribution}",
+            "",
+        ]
+    )
+
+
+def _percent(rate: object) -> str:
+    from kws_edge.tuning.evaluation import Rate
+
+    return f"{rate.value:.1%} (95 %: {rate.low:.1%} to {rate.high:.1%})" if isinstance(rate, Rate) else "–"

@@ -1,0 +1,60 @@
+"""The parts of the work as bars on a terminal, and as lines elsewhere."""
+
+from types import TracebackType
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+class TerminalProgress:
+    """One bar at a time; a part that is done leaves its time behind."""
+
+    def __init__(self) -> None:
+        """Bars go to standard error, lines to standard output."""
+        self._console = Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TimeRemainingColumn(), console=self._console,
+        )  # fmt: skip
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> "TerminalProgress":
+        """Show the bars, where there is a terminal."""
+        if self._console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+        self._bars.stop()
+
+    def start(self, title: str, total: int | None) -> None:
+        """A new part of the work."""
+        if self._task is not None:
+            self._bars.stop_task(self._task)
+        if not self._console.is_terminal:
+            click.echo(title)
+        self._task = self._bars.add_task(title, total=total)
+
+    def step(self) -> None:
+        """One more."""
+        if self._task is not None:
+            self._bars.advance(self._task)
+
+    def say(self, line: str) -> None:
+        """Something to keep: above the bars."""
+        if self._console.is_terminal:
+            self._bars.console.print(line, markup=False, highlight=False)
+        else:
+            click.echo(line)

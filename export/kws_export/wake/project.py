@@ -1,0 +1,150 @@
+"""All steps from a text to a model, in a folder that keeps what is done: the same command goes on after a stop."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from kws_edge.errors import SettingError
+from kws_export.data.pack import Pack
+from kws_export.graph.build import load_model
+from kws_export.voices import Engine, get_engines
+from kws_export.wake.card import provenance
+from kws_export.wake.held_out import HeldOut
+from kws_export.wake.material import Material, Saying, load_recordings, load_takes, part
+from kws_export.wake.release import Calibrated, release
+from kws_export.wake.sayings import near_takes, similar_phrases, spoken_near_misses, spoken_words, word_takes
+from kws_export.wake.settings import WakeSettings
+from kws_export.wake.training import UNKNOWN, CollapseError, WakeRun, load_best
+from kws_export.wake.windows import Windows
+
+TRIES = 3
+"""Runs, each with another seed and half the learning rate, before the command gives up."""
+
+
+class Progress(Protocol):
+    """How far the work is."""
+
+    def start(self, title: str, total: int | None) -> None:
+        """A new part of the work."""
+
+    def step(self) -> None:
+        """One more of `total`."""
+
+    def say(self, line: str) -> None:
+        """Something to keep."""
+
+
+class WakeProject:
+    """One model in the making."""
+
+    def __init__(
+        self,
+        settings: WakeSettings,
+        folder: Path,
+        *,
+        start: Path,
+        negatives: Pack,
+        recordings: Path | None = None,
+        recordings_note: str = "",
+        command: str = "",
+    ) -> None:
+        """Check what can be checked before any work.
+
+        Raises
+        ------
+        SettingError : neither voices nor recordings, or a folder with a project of other settings.
+        DependencyError : a voice that was asked for is not installed.
+        """
+        self.settings, self.folder, self.start = settings, folder, start
+        self.negatives = negatives.without([said for word in settings.words for said in (word.text, *word.said)])
+        self.note, self.command = recordings_note, command
+        by_phonemes = any(word.phonemes for word in settings.words)
+        self.engines: list[Engine] = get_engines(settings.voices, language=settings.language, phonemes=by_phonemes)
+        self.recorded = load_recordings(recordings, settings.labels) if recordings else []
+        if lacking := [w for w in settings.labels if not self.engines and w not in {s.label for s in self.recorded}]:
+            raise SettingError(
+                f"nothing says {', '.join(lacking)}; expected --voices, or --recordings with takes of it"
+            )
+        self.front_end = load_model(start)[1].front_end
+        self._claim()
+
+    def make(self, out: Path, progress: Progress) -> Calibrated:
+        """Speak, train, calibrate and write `out` with its card, step graph and plot.
+
+        Raises
+        ------
+        SettingError : the word cannot be told from speech: no run learnt it, or no threshold holds the limit.
+        """
+        training, held_out = self._material(progress)
+        progress.say(
+            f"{len(training.words)} takes of the word, {len(training.near)} near-misses, "
+            f"{sum(map(len, training.speech)) / 16_000 / 3600:.1f} h of speech; held out: {len(held_out.words)}, "
+            f"{len(held_out.near)}, {sum(map(len, held_out.speech)) / 16_000 / 3600:.1f} h"
+        )
+        progress.start("held-out streams", None)
+        judge = HeldOut(held_out, self.settings.labels, self.front_end, self.settings.limit, self.settings.seed)
+        best, tried = self._train(training, judge, progress)
+        network, line = load_best(best, len(self.settings.labels) + 2, self.front_end)
+        made_from = provenance(
+            self.settings, self.engines, training, held_out, self.negatives.sources,
+            start=f"models/{self.start.name}", start_attribution=load_model(self.start)[1].attribution,
+            command=self.command, recordings=self.note,
+        )  # fmt: skip
+        progress.start("calibration", None)
+        windows = Windows(held_out, self.settings.labels, self.front_end, self.settings.seed)
+        return release(network, line, tried, held_out, windows, made_from, out, progress.say)
+
+    def _train(self, training: Material, judge: HeldOut, progress: Progress) -> tuple[Path, WakeSettings]:
+        settings = self.settings
+        for attempt in range(1, TRIES + 1):
+            windows = Windows(training, settings.labels, self.front_end, settings.seed)
+            run = WakeRun(settings, windows, judge, self.start, self.folder / f"run-{attempt}")
+
+            def report(line: dict[str, Any]) -> None:
+                missed = ", ".join(f"{share:.0%} {name}" for name, share in line["missed"].items())
+                progress.say(f"epoch {line['epoch']:2d}: loss {line['loss']:.3f}; missed {missed}")
+
+            progress.start("training", settings.epochs * settings.steps - run.epoch * settings.steps)
+            try:
+                return run.run(lambda step, steps: progress.step(), report), settings
+            except CollapseError as error:
+                progress.say(f"try {attempt} of {TRIES}: {error}")
+                settings = replace(settings, seed=settings.seed + 1000, peak_lr=settings.peak_lr / 2)
+        raise SettingError(
+            f"{' and '.join(self.settings.labels)} could not be learnt in {TRIES} tries; listen to the takes in "
+            f"{self.folder / 'said'}: do they say it? If they do, give more of them"
+        )
+
+    def _material(self, progress: Progress) -> tuple[Material, Material]:
+        s = self.settings
+        spoken: list[Saying] = []
+        if self.engines:
+            progress.start("speaking the word", word_takes(s, self.engines))
+            for label, path in spoken_words(s, self.engines, self.folder / "said", progress.step):
+                spoken += load_takes(label, [path])
+        near: list[Saying] = []
+        if self.engines and s.near_misses:
+            phrases = similar_phrases(s)
+            progress.start("speaking near-misses", near_takes(len(phrases), self.engines))
+            paths = list(spoken_near_misses(s, self.engines, self.folder / "near-misses", progress.step))
+            near = load_takes(UNKNOWN, paths)
+        return part([*self.recorded, *spoken], near, self.negatives, s.seed)
+
+    def _claim(self) -> None:
+        """Keep the settings beside the work, and refuse another project's folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "wake.json"
+        mine = json.loads(json.dumps({**self.settings.to_dict(), "recordings": len(self.recorded)}))
+        if file.is_file() and (theirs := json.loads(file.read_text(encoding="utf-8"))) != mine:
+            changed = sorted(key for key in mine if mine[key] != theirs.get(key))
+            takes = {"words", "language", "voices", "takes", "near_misses", "seed"} & set(changed)
+            if takes:
+                raise SettingError(
+                    f"{self.folder} holds the work of other settings ({', '.join(changed)}); give another --work "
+                    "folder, or remove it"
+                )
+            for run in self.folder.glob("run-*"):  # what was spoken stays good; what was trained does not
+                shutil.rmtree(run)
+        file.write_text(json.dumps(mine, ensure_ascii=False, indent=1), encoding="utf-8")

@@ -1,0 +1,205 @@
+"""From the best epoch to the files: calibrated on held-out streams by the device's own runtime, with card and plot."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kws_edge.arrays import F32, I16
+from kws_edge.errors import SettingError
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import Metadata, Score
+from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
+from kws_edge.stream.settings import StreamSettings
+from kws_edge.tuning import calibration
+from kws_edge.tuning.calibration import Point, trace_stream
+from kws_edge.tuning.evaluation import Report, seconds_to_show
+from kws_edge.tuning.plot import det_plot
+from kws_edge.tuning.soundscape import Word, compose, joined
+from kws_export.data.features import window_features
+from kws_export.data.splits import as_float
+from kws_export.evaluation.scoring import calibrate, score_clips
+from kws_export.graph.build import build_model, build_step_model, run_model, save_model
+from kws_export.network.matchboxnet import MatchboxNet
+from kws_export.release.runtimes import check_runtimes
+from kws_export.training.checkpoint import Checkpoint
+from kws_export.training.description import uncalibrated_metadata
+from kws_export.training.recipe import Recipe
+from kws_export.wake.card import Provenance, wake_card
+from kws_export.wake.held_out import SNR, chosen
+from kws_export.wake.material import Material
+from kws_export.wake.settings import WakeSettings
+from kws_export.wake.training import SILENCE, UNKNOWN, VARIANT
+from kws_export.wake.windows import Windows
+
+SCORE: Score = "entropy"
+SMOOTHINGS = (0.2, 0.3, 0.5)
+WORDS = 200
+"""Of each wake word, in each condition."""
+PEOPLE = 20
+"""Held-out takes by people that are enough to calibrate on them alone."""
+WINDOWS = 600
+"""With a word and without, each, for the thresholds of single clips."""
+CURVE_UNTIL = 20.0
+"""The curve ends at so many times the limit."""
+
+Steps = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What was chosen, the curve it was chosen from, and what it gives in each condition."""
+
+    point: Point
+    curve: list[Point]
+    conditions: dict[str, Report]
+    near: Report | None
+
+
+def release(
+    network: MatchboxNet,
+    best: dict[str, Any],
+    settings: WakeSettings,
+    held_out: Material,
+    windows: Windows,
+    provenance: Provenance,
+    out: Path,
+    say: Steps,
+) -> Calibrated:
+    """Calibrate, and write NAME.onnx, NAME.step.onnx, NAME.md and NAME.svg.
+
+    Raises
+    ------
+    SettingError : no threshold finds a word within the limit; the message has the curve.
+    ModelError : torch, ONNX Runtime and numpy disagree.
+    """
+    labels = (*settings.labels, UNKNOWN, SILENCE)
+    recipe = Recipe(
+        name=out.stem, variant=VARIANT, start=provenance.start, labels=labels, padding="valid", epochs=settings.epochs,
+        batch=settings.batch, seed=settings.seed, peak_lr=settings.peak_lr, final_lr=settings.final_lr, hold=0.25,
+        average=settings.average,
+    )  # fmt: skip
+    checkpoint = Checkpoint(network, recipe, labels, windows.front_end, best["epoch"])
+    features, truth = _clips(held_out, windows)
+    training = {"data": provenance.data, "clips": {"training": provenance.takes}, "negatives": provenance.negatives}
+    draft = replace(
+        uncalibrated_metadata(checkpoint, SCORE, training),
+        licence=provenance.licence,
+        attribution=provenance.attribution,
+    )
+    model = run_model(build_model(network, draft))
+    import torch
+
+    check_runtimes(checkpoint, model, torch.from_numpy(features[:: max(1, len(features) // 200)]))
+    scored = score_clips(model, features, truth)
+    metadata = replace(
+        draft,
+        thresholds=calibrate(scored),
+        calibration={"split": "held-out windows", "clips": len(truth), "method": "largest coverage at the target"},
+        accuracy={"validation": scored.accuracy()},
+    )
+    found = on_streams(model, metadata, settings, held_out, say)
+    metadata = replace(metadata, stream=_stream(found, settings))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_model(build_model(network, metadata), out)
+    save_model(build_step_model(network, metadata), out.with_suffix(STEP_SUFFIX))
+    det_plot(found.curve, found.point, settings.limit, out.with_suffix(".svg"))
+    card = wake_card(metadata, out.stat().st_size, settings, provenance, found.point, found.conditions, found.near)
+    out.with_suffix(".md").write_text(card, encoding="utf-8")
+    return found
+
+
+def on_streams(
+    model: KeywordModel, metadata: Metadata, settings: WakeSettings, held_out: Material, say: Steps
+) -> Calibrated:
+    """Choose the stream's settings: most words found, in silence and over sounds and speech, within the limit."""
+    sayings = chosen(held_out.words, settings.labels, settings.seed, WORDS, enough=PEOPLE)
+    clips = [(s.label, as_float(s.samples)) for s in sayings]
+    backgrounds: dict[str, Sequence[I16] | None] = {
+        "in silence": None,
+        f"{SNR:g} dB over sounds": held_out.sounds,
+        f"{SNR:g} dB over speech": held_out.speech,
+    }
+    with_words = []
+    for name, background in backgrounds.items():
+        if background is None or background:
+            say(f"words {name}")
+            behind = None if background is None else [as_float(b) for b in background[:400]]
+            stream = compose(clips, seed=settings.seed, gap=(1.0, 2.0), background=behind, snr=SNR)
+            with_words.append(trace_stream(model, ((x, [w] if w else []) for x, w in stream), name))
+    say("speech and sounds without the word")
+    without = [trace_stream(model, _quiet([*held_out.speech, *held_out.sounds]), "speech and sounds")]
+    near = trace_stream(model, _quiet(held_out.near), "near-misses") if held_out.near else None
+
+    told = list(settings.labels)
+    thresholds = calibration.candidates(metadata, with_words, without, (SCORE,), told)
+    curves = [
+        calibration.trade_off(
+            metadata, with_words, without, StreamSettings({SCORE: 1.0}, smoothing=smoothing), thresholds, told,
+            until=CURVE_UNTIL * max(1.0, settings.limit),
+        )
+        for smoothing in SMOOTHINGS
+    ]  # fmt: skip
+    try:
+        point = calibration.choose(curves, settings.limit)
+    except SettingError as error:
+        raise SettingError(f"{error}\n{curve_text([p for curve in curves for p in curve])}") from None
+    curve = calibration.frontier(next(points for points in curves if any(p is point for p in points)))
+    conditions = {t.name: calibration.assess(metadata, [t], point.settings, told) for t in with_words}
+    of_near = calibration.assess(metadata, [near], point.settings, told) if near else None
+    return Calibrated(point, curve, conditions, of_near)
+
+
+def curve_text(points: Sequence[Point]) -> str:
+    """A trade-off curve in lines: false accepts an hour, words missed."""
+    rows = [f"{p.false_accepts_per_hour:8.1f} an hour: {p.miss_rate:6.1%} missed" for p in calibration.frontier(points)]
+    return "\n".join(rows[:20]) or "no word is found at any threshold"
+
+
+def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
+    """What the model's file says of its calibration on streams, in the form of `kws-edge calibrate`."""
+    rates = {name: report.false_accepts_per_hour for name, report in found.point.negatives.items()}
+    about = {
+        "method": "most hits under the limit, on speakers, voices and recordings held out of training",
+        "limit": settings.limit,
+        "limit_shown": all(rate.high <= settings.limit for rate in rates.values()),
+        "words_chosen": list(settings.labels),
+        "hop": DEFAULT_HOP,
+        "seed": settings.seed,
+        "positives": {"clips": found.point.words.words, "from": "held out", "snr": [None, SNR]},
+        "negatives": {name: {"seconds": r.seconds} for name, r in found.point.negatives.items()},
+        "tried": {"smoothing": list(SMOOTHINGS), "score": [SCORE], "per_label": False},
+        "words": found.point.words.to_dict(),
+        "false_accepts_per_hour": {name: rate._asdict() for name, rate in rates.items()},
+        "hours_to_show": seconds_to_show(settings.limit) / 3600,
+    }
+    return {"settings": found.point.settings.to_dict(), "calibration": json.loads(json.dumps(about))}
+
+
+def _quiet(recordings: Sequence[I16]) -> Iterator[tuple[F32, list[Word]]]:
+    return ((block, []) for block in joined(as_float(r) for r in recordings))
+
+
+def _clips(held_out: Material, windows: Windows) -> tuple[F32, "np.ndarray[Any, np.dtype[np.int64]]"]:
+    """Held-out windows as they are, without augmentation: features float32 [n, coefficients, frames], classes [n]."""
+    rng = np.random.default_rng(windows.seed)
+    found: list[tuple[F32, int]] = []
+    for saying in chosen(held_out.words, windows.labels, windows.seed, WINDOWS // len(windows.labels)):
+        clip = as_float(saying.samples)[-windows.n :]
+        before = (windows.n - len(clip)) // 2
+        found.append((np.pad(clip, (before, windows.n - len(clip) - before)), windows.labels.index(saying.label)))
+    for recordings, label, count in (
+        (held_out.speech, windows.unknown, WINDOWS),
+        (held_out.sounds, windows.silence, 100),
+    ):
+        long = [r for r in recordings if len(r) >= windows.n]
+        for _ in range(count if long else 0):
+            recording = long[int(rng.integers(len(long)))]
+            at = int(rng.integers(len(recording) - windows.n + 1))
+            found.append((as_float(recording[at : at + windows.n]), label))
+    features = np.stack([window_features(x, windows.front_end) for x, _ in found])
+    return features, np.array([label for _, label in found])

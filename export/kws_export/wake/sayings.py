@@ -1,0 +1,84 @@
+"""What the voices say: the wake words themselves, and phrases that sound like them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from kws_export.phonemes import Dictionary, near_misses
+from kws_export.voices import Engine, Utterance
+from kws_export.voices.casting import cast
+from kws_export.voices.espeak import pronounce, transcribe
+from kws_export.voices.files import folder_name, write_takes
+from kws_export.wake.settings import WakeSettings, WakeWord
+
+SHARES = {"kokoro": 1.0, "festival": 0.25, "flite": 0.5, "espeak": 0.5}
+"""Takes by each engine, in parts of `WakeSettings.takes`: those with more voices have more to say."""
+NEAR_SHARES = {"kokoro": 2, "festival": 1, "flite": 2, "espeak": 2}
+"""Takes of each near-miss."""
+BESIDE = ("there", "you", "the", "what", "everyone", "google", "mister", "now")
+"""Words that are put in the place of the rest of an English phrase; other languages take their most frequent ones."""
+
+
+def spoken_words(
+    settings: WakeSettings, engines: Sequence[Engine], folder: Path, step: Callable[[], None] = lambda: None
+) -> Iterator[tuple[str, Path]]:
+    """Have every word said: its label and the file of each take. Takes that are there are kept."""
+    for i, word in enumerate(settings.words):
+        for engine in engines:
+            utterances = [Utterance(text, word.phonemes, settings.language) for text in word.said]
+            each = max(1, round(settings.takes * SHARES[engine.name] / len(utterances)))
+            takes = cast(engine, utterances, each, [settings.seed, i])
+            for path in write_takes(engine, takes, folder / folder_name(word.text)):
+                step()
+                yield word.text, path
+
+
+def spoken_near_misses(
+    settings: WakeSettings, engines: Sequence[Engine], folder: Path, step: Callable[[], None] = lambda: None
+) -> Iterator[Path]:
+    """Have the near-misses of all words said: the file of each take."""
+    phrases = similar_phrases(settings) if engines and settings.near_misses else []
+    utterances = [Utterance(text, "", settings.language) for text in phrases]
+    for engine in engines:
+        for path in write_takes(engine, cast(engine, utterances, NEAR_SHARES[engine.name], [settings.seed]), folder):
+            step()
+            yield path
+
+
+def word_takes(settings: WakeSettings, engines: Sequence[Engine]) -> int:
+    """How many takes `spoken_words` makes, about."""
+    return sum(max(1, round(settings.takes * SHARES[engine.name])) for engine in engines) * len(settings.words)
+
+
+def near_takes(phrases: int, engines: Sequence[Engine]) -> int:
+    """How many takes `spoken_near_misses` makes."""
+    return phrases * sum(NEAR_SHARES[engine.name] for engine in engines)
+
+
+def similar_phrases(settings: WakeSettings) -> list[str]:
+    """What is not to be taken for one of the words, `near_misses` for each: similar words, and parts of a phrase."""
+    dictionary = Dictionary.load(settings.language)
+    said = {word: pronounce(Utterance(word.said[0], word.phonemes, settings.language)) for word in settings.words}
+    labels = {word.text.casefold() for word in settings.words}
+    phrases: dict[str, None] = {}
+    for word, ipa in said.items():
+        others = tuple(other for w, other in said.items() if w is not word)
+        found = [miss.text for miss in near_misses(ipa, dictionary, settings.near_misses, others)]
+        parts = _parts(word, dictionary, settings.near_misses // 2)
+        keep = settings.near_misses - len(parts)
+        phrases |= dict.fromkeys([*parts, *found[: max(keep, 0)]])
+    return [phrase for phrase in phrases if phrase.casefold() not in labels]
+
+
+def _parts(word: WakeWord, dictionary: Dictionary, count: int) -> list[str]:
+    """Of a phrase: each word alone, and the phrase with one word replaced by one like it, or by any other."""
+    words = word.said[0].split()
+    if len(words) == 1:
+        return []
+    english = dictionary.language.startswith("en")
+    any_other = list(BESIDE) if english else list(dictionary.words[50:58])
+    phrases = list(words)
+    for i, ipa in enumerate(transcribe(words, dictionary.language)):
+        similar = [miss.text for miss in near_misses(ipa, dictionary, max(2, count // (2 * len(words))))]
+        others = any_other[: max(2, count // (3 * len(words)))]
+        phrases += [" ".join([*words[:i], other, *words[i + 1 :]]) for other in (*similar, *others)]
+    return list(dict.fromkeys(phrases))[:count]

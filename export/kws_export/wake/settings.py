@@ -1,0 +1,90 @@
+"""What is asked of `kws-export wake`: all that decides the model which comes out."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kws_edge.errors import SettingError
+from kws_edge.model.metadata import is_word
+
+
+@dataclass(frozen=True, slots=True)
+class WakeWord:
+    """A word or phrase.
+
+    Attributes
+    ----------
+    text : as it is written, which is also its label.
+    spoken : what the voices say, where that is not the text: its variants, such as another spelling.
+    phonemes : how it is pronounced, in espeak-ng's notation; empty to leave that to the voices.
+    """
+
+    text: str
+    spoken: tuple[str, ...] = ()
+    phonemes: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what can be no label."""
+        if not self.text.strip() or not is_word(self.text) or self.text != self.text.strip() or "," in self.text:
+            raise SettingError(
+                f"wake word {self.text!r}; expected a text without commas, not beginning with _ or space"
+            )
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What the voices say."""
+        return self.spoken or (self.text,)
+
+
+@dataclass(frozen=True, slots=True)
+class WakeSettings:
+    """The words, the voices and the training.
+
+    Attributes
+    ----------
+    words : at least one, all different.
+    language : as espeak-ng calls it.
+    voices : engines, or "auto", or "none".
+    takes : of every word by the first engine; others by their share of naturalness (`sayings.SHARES`).
+    near_misses : phrases that sound like a word, spoken as `_unknown_`.
+    epochs, steps : length of the training; an epoch is so many steps.
+    batch : windows in a step.
+    peak_lr, final_lr, average : as in a recipe.
+    limit : false accepts an hour, for the choice of the epoch and of the threshold.
+    seed : of everything.
+    """
+
+    words: tuple[WakeWord, ...]
+    language: str = "en-us"
+    voices: tuple[str, ...] = ("auto",)
+    takes: int = 160
+    near_misses: int = 50
+    epochs: int = 16
+    steps: int = 120
+    batch: int = 128
+    peak_lr: float = 0.02
+    final_lr: float = 0.0002
+    average: float = 0.99
+    limit: float = 1.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        labels = [word.text for word in self.words]
+        if not labels or len({label.casefold() for label in labels}) < len(labels):
+            raise SettingError(f"wake words {labels}; expected at least one, all different")
+        for name, least in {"takes": 1, "near_misses": 0, "epochs": 1, "steps": 1, "batch": 16, "seed": 0}.items():
+            if getattr(self, name) < least:
+                raise SettingError(f"wake: {name}={getattr(self, name)}; expected at least {least}")
+        if not self.limit > 0:
+            raise SettingError(f"wake: limit={self.limit} false accepts an hour; expected above 0")
+        if not 0 <= self.average < 1:
+            raise SettingError(f"wake: average={self.average}; expected 0 to below 1")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The words, in the order of the outputs."""
+        return tuple(word.text for word in self.words)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(self)

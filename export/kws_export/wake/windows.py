@@ -1,0 +1,190 @@
+"""What the network is shown: windows of a stream with a wake word whole in them, and windows without.
+
+Each is a pure function of (seed, epoch, step, place in the batch), so that a run goes on exactly after a kill.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kws_edge.arrays import F32, I16
+from kws_edge.model.features import FrontEnd
+from kws_export.data.augment import (
+    Augmentation,
+    Transform,
+    at_speed,
+    in_stream,
+    mfcc_transforms,
+    sample_transforms,
+    transformed,
+)
+from kws_export.data.features import window_features
+from kws_export.data.negatives import stretch
+from kws_export.data.splits import as_float
+from kws_export.wake.material import Material, Saying
+
+AUGMENTATION = Augmentation(
+    speed=(0.88, 1.14),
+    speed_probability=0.5,
+    gain_db=(-25.0, 6.0),
+    gain_probability=0.4,
+    dc_probability=0.05,
+    background_snr_db=(0.0, 25.0),
+    background_probability=0.65,
+    time_masks=1,
+    time_width=10,
+    band_masks=1,
+    band_width=6,
+    cutouts=0,
+)
+SHARES = {"word": 0.28, "near": 0.14, "hard": 0.12, "speech": 0.28, "partial": 0.10, "sounds": 0.08}
+"""Of every batch; what there is nothing of goes to speech."""
+REAL_SHARE = 0.7
+"""Of the windows with a word, those with a person's, where there are both: a person's take is worth several voices'."""
+NEIGHBOURS = 0.5
+"""How often other speech comes right before and after the word."""
+VISIBLE = (0.15, 0.6)
+"""How much of a word is seen in a window that holds a part of it."""
+TRAILING = 1_600
+"""Samples: a word longer than the window has its end at most so far from the window's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hard:
+    """Where the network fired on training speech: a recording, and the sample at which the window ended."""
+
+    samples: I16
+    end: int
+
+
+class Windows:
+    """Draws windows and their labels: the index of a word, or of `_unknown_` or `_silence_` after the words."""
+
+    def __init__(self, material: Material, labels: Sequence[str], front_end: FrontEnd, seed: int) -> None:
+        """Sort the material by label."""
+        self.front_end, self.seed = front_end, seed
+        self.n = front_end.window + (front_end.frames - 1) * front_end.hop
+        self.material, self.labels = material, labels
+        self.unknown, self.silence = len(labels), len(labels) + 1
+        self.words: list[tuple[list[Saying], list[Saying]]] = []
+        for label in labels:
+            own = [s for s in material.words if s.label == label]
+            self.words.append(([s for s in own if s.real], [s for s in own if not s.real]))
+        self.hard: list[Hard] = []
+        self._speech_odds, self._sound_odds = _odds(material.speech), _odds(material.sounds)
+        self.transforms: list[Transform] = sample_transforms(AUGMENTATION, _backgrounds(material), in_stream=True)
+        self.of_mfcc = mfcc_transforms(AUGMENTATION)
+        there = {"near": material.near, "sounds": material.sounds}
+        shares = {kind: s for kind, s in SHARES.items() if kind not in there or there[kind]}
+        shares["speech"] += 1 - sum(shares.values())
+        self._kinds, self._shares = tuple(shares), np.array(tuple(shares.values()))
+        self._draw: dict[str, Callable[[np.random.Generator], tuple[F32, int]]] = {
+            "word": self._word,
+            "near": self._near,
+            "hard": self._hard,
+            "speech": self._speech,
+            "partial": self._partial,
+            "sounds": self._sounds,
+        }
+
+    def batch(self, epoch: int, step: int, size: int) -> tuple[Tensor, Tensor]:
+        """One step's windows: float32 [size, coefficients, frames] and int64 [size]."""
+        kinds = np.searchsorted(np.cumsum(self._shares), (np.arange(size) + 0.5) / size)
+        drawn = [self._window(epoch, step, i, self._kinds[kind]) for i, kind in enumerate(kinds)]
+        return torch.from_numpy(np.stack([x for x, _ in drawn])), torch.tensor([label for _, label in drawn])
+
+    def _window(self, epoch: int, step: int, place: int, kind: str) -> tuple[F32, int]:
+        rng = np.random.Generator(np.random.PCG64([self.seed, epoch, step, place]))
+        x, label = self._draw[kind](rng)
+        features = window_features(transformed(x, self.transforms, rng), self.front_end)
+        return transformed(features, self.of_mfcc, rng), label
+
+    def _say(self, rng: np.random.Generator) -> tuple[F32, int]:
+        label = int(rng.integers(len(self.words)))
+        real, spoken = self.words[label]
+        of = real if real and (not spoken or rng.random() < REAL_SHARE) else spoken
+        return as_float(of[int(rng.integers(len(of)))].samples), label
+
+    def _word(self, rng: np.random.Generator) -> tuple[F32, int]:
+        clip, label = self._say(rng)
+        return self._placed(clip, rng), label
+
+    def _near(self, rng: np.random.Generator) -> tuple[F32, int]:
+        near = self.material.near
+        return self._placed(as_float(near[int(rng.integers(len(near)))]), rng), self.unknown
+
+    def _placed(self, clip: F32, rng: np.random.Generator) -> F32:
+        """A clip anywhere in a window, whole; the end of one that is longer than the window."""
+        if rng.random() < AUGMENTATION.speed_probability:
+            clip = at_speed(clip, rng.uniform(*AUGMENTATION.speed), 2 * self.n)
+        around = self._stretch(rng) if rng.random() < NEIGHBOURS else None
+        if len(clip) <= self.n - TRAILING:
+            return in_stream(clip, self.n, rng, around)
+        after = int(rng.integers(TRAILING))
+        out = np.zeros(self.n, np.float32) if around is None else around
+        kept = clip[-(self.n - after) :]
+        out[self.n - after - len(kept) : self.n - after] = kept
+        return out
+
+    def _partial(self, rng: np.random.Generator) -> tuple[F32, int]:
+        """The beginning of a word at the window's end, its end at the window's beginning, or one of these in speech."""
+        clip, _ = self._say(rng)
+        visible = int(len(clip) * rng.uniform(*VISIBLE))
+        out = np.zeros(self.n, np.float32) if rng.random() < 0.5 else self._stretch(rng)
+        if rng.random() < 0.5:
+            out[self.n - visible :] = clip[:visible]
+        elif rng.random() < 0.5:
+            out[:visible] = clip[len(clip) - visible :]
+        else:  # cut off in the midst of the window: the rest was never said
+            at = int(rng.integers(self.n - visible))
+            out[at : at + visible] = clip[:visible]
+        return out, self.unknown
+
+    def _speech(self, rng: np.random.Generator) -> tuple[F32, int]:
+        return self._stretch(rng), self.unknown
+
+    def _hard(self, rng: np.random.Generator) -> tuple[F32, int]:
+        """A window of training speech on which the network fired, give or take a tenth of a second."""
+        if not self.hard:
+            return self._speech(rng)
+        hard = self.hard[int(rng.integers(len(self.hard)))]
+        end = min(len(hard.samples), max(self.n, hard.end + int(rng.integers(-1600, 1601))))
+        x = as_float(hard.samples[max(0, end - self.n) : end])
+        return np.pad(x, (self.n - len(x), 0)), self.unknown
+
+    def _sounds(self, rng: np.random.Generator) -> tuple[F32, int]:
+        if rng.random() < 0.25:
+            return np.zeros(self.n, np.float32), self.silence
+        sounds = self.material.sounds
+        sound = sounds[int(rng.choice(len(sounds), p=self._sound_odds))]
+        return as_float(stretch(sound, self.n, rng)), self.silence
+
+    def _stretch(self, rng: np.random.Generator) -> F32:
+        speech = self.material.speech
+        return as_float(stretch(speech[int(rng.choice(len(speech), p=self._speech_odds))], self.n, rng))
+
+
+def _odds(recordings: Sequence[I16]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    lengths = np.array([max(16_000.0, len(r)) for r in recordings])
+    return lengths / lengths.sum() if len(lengths) else lengths
+
+
+def _backgrounds(material: Material, seconds: int = 300) -> list[F32]:
+    """What lies behind the words: speech and sounds alike, in some long recordings, at one level."""
+    n = seconds * 16_000
+    found: list[F32] = []
+    for recordings, count in ((material.speech, 6), (material.sounds, 6)):
+        if not recordings:
+            continue
+        order = np.random.default_rng(0).permutation(len(recordings))
+        levelled = [_levelled(as_float(recordings[i])) for i in order]
+        joined = np.concatenate(levelled)[: count * n]
+        found += [part for part in np.array_split(joined, max(1, len(joined) // n)) if len(part) > 32_000]
+    return found
+
+
+def _levelled(x: F32) -> F32:
+    return x * np.float32(0.05 / max(1e-4, float(np.sqrt(np.mean(np.square(x))))))

@@ -1,0 +1,129 @@
+"""Packs: hours of recordings in one file, with their texts and licences."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from kws_edge.errors import SettingError
+from kws_export.data.pack import Codec, Pack, Piece, Source, collect, load_sources, manifest_lines, open_packs
+
+SPEECH = Source("talk", "Talk", "CC0-1.0", "A. Talker")
+SOUNDS = Source("hum", "Hum", "CC BY 4.0", "B. Hummer", kind="sounds")
+
+
+def samples(n: int, seed: int = 0) -> "np.ndarray[tuple[int], np.dtype[np.int16]]":
+    rng = np.random.default_rng(seed)
+    return (8000 * np.sin(np.cumsum(rng.uniform(0.05, 0.1, n)))).astype(np.int16)
+
+
+@pytest.fixture
+def pack() -> Pack:
+    return Pack(
+        (
+            Piece(SPEECH, "ann", "Ask the computer's clock.", samples(20_000, 1)),
+            Piece(SPEECH, "bob", "Ask, my dear.", samples(31_111, 2)),
+            Piece(SOUNDS, "x", "", samples(48_000, 3)),
+        )
+    )
+
+
+@pytest.mark.parametrize("codec", ["int16", "opus"])
+def test_a_pack_is_read_as_it_was_written(pack: Pack, tmp_path: Path, codec: Codec) -> None:
+    pack.save(tmp_path / "p.npz", codec)
+    read = Pack.load(tmp_path / "p.npz")
+    assert [(p.source, p.speaker, p.text, len(p.samples)) for p in read.pieces] == [
+        (p.source, p.speaker, p.text, len(p.samples)) for p in pack.pieces
+    ]
+    for ours, theirs in zip(read.pieces, pack.pieces, strict=True):
+        if codec == "int16":
+            np.testing.assert_array_equal(ours.samples, theirs.samples)
+        else:
+            assert np.corrcoef(ours.samples[1000:-1000], theirs.samples[1000:-1000])[0, 1] > 0.98
+
+
+def test_opus_is_a_fifth_of_int16_or_less(pack: Pack, tmp_path: Path) -> None:
+    long = Pack(tuple(Piece(SPEECH, "a", "", np.tile(samples(32_000, i), 10)) for i in range(3)))
+    long.save(tmp_path / "a.npz")
+    long.save(tmp_path / "b.npz", "opus")
+    assert (tmp_path / "b.npz").stat().st_size < (tmp_path / "a.npz").stat().st_size / 5
+
+
+@pytest.mark.parametrize(
+    ("phrase", "left"),
+    [("computer", ["bob", "x"]), ("my DEAR", ["ann", "x"]), ("put", ["ann", "bob", "x"]), ("ask", ["x"])],
+)
+def test_recordings_that_say_a_phrase_can_be_left_out(pack: Pack, phrase: str, left: list[str]) -> None:
+    assert [p.speaker for p in pack.without([phrase]).pieces] == left
+
+
+def test_texts_speakers_and_cut_out_words_come_with_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "talk"
+    folder.mkdir()
+    for name in ("ann-1.wav", "bob-1.wav"):
+        soundfile.write(folder / name, samples(80_000), 16_000)
+    (folder / "transcripts.tsv").write_text("file\ttext\nann-1.wav\tHello there\n")
+    (folder / "bob-1.labels.txt").write_text("2.0\t2.5\tyes\n")
+    pieces = collect(tmp_path, Source("talk", speaker=r"^(\w+)-"))
+    assert [(p.speaker, p.text, len(p.samples)) for p in pieces] == [
+        ("ann", "Hello there", 80_000), ("bob", "", 30_400), ("bob", "", 38_400),
+    ]  # fmt: skip
+
+
+def test_a_share_of_the_speakers_stays_out_the_same_ones_every_time() -> None:
+    source = Source("talk", left_out=1 / 3)
+    kept = [speaker for speaker in map(str, range(600)) if source.holds(speaker)]
+    assert 350 < len(kept) < 450
+    assert kept == [speaker for speaker in map(str, range(600)) if Source("talk", left_out=1 / 3).holds(speaker)]
+
+
+def test_so_many_minutes_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "talk").mkdir()
+    for i in range(6):
+        soundfile.write(tmp_path / "talk" / f"{i}.wav", samples(160_000), 16_000)
+    pieces = collect(tmp_path, Source("talk", minutes=0.5))
+    assert sum(len(p.samples) for p in pieces) == 3 * 160_000
+
+
+def test_the_manifest_names_licence_and_author(pack: Pack) -> None:
+    assert "CC BY 4.0, B. Hummer" in manifest_lines(pack)[1]
+
+
+def test_sources_are_read_from_toml(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[[source]]\nfolder = "a/b"\nlicence = "CC0-1.0"\n')
+    assert load_sources(tmp_path / "s.toml") == [Source("a/b", "b", "CC0-1.0")]
+
+
+@pytest.mark.parametrize("text", ["x = ", '[[source]]\nfolder = "a"\nlicense = "b"', "y = 1", "[[source]]\nname = 'a'"])
+def test_a_file_of_sources_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(SettingError, match=r"s\.toml"):
+        load_sources(tmp_path / "s.toml")
+
+
+def test_the_shipped_list_of_sources_is_good(pytestconfig: pytest.Config) -> None:
+    sources = load_sources(pytestconfig.rootpath / "export" / "packs" / "negatives.toml")
+    assert all(source.licence != "not stated" and source.attribution != "not stated" for source in sources)
+
+
+def test_what_is_no_pack_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.npz").write_bytes(b"nonsense")
+    np.savez(tmp_path / "q.npz", a=np.zeros(3))
+    for name in ("p.npz", "q.npz", "missing.npz"):
+        with pytest.raises(SettingError, match="pack"):
+            Pack.load(tmp_path / name)
+
+
+def test_packs_folders_and_files_are_taken_together(pack: Pack, tmp_path: Path) -> None:
+    pack.save(tmp_path / "p.npz")
+    (tmp_path / "room").mkdir()
+    soundfile.write(tmp_path / "room" / "a.wav", samples(16_000), 16_000)
+    soundfile.write(tmp_path / "b.wav", samples(17_000), 16_000)
+    opened = open_packs([str(tmp_path / name) for name in ("p.npz", "room", "b.wav")])
+    assert [len(p.samples) for p in opened.pieces] == [20_000, 31_111, 48_000, 16_000, 17_000]
+
+
+def test_an_empty_pack_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="without recordings"):
+        Pack(()).save(tmp_path / "p.npz")

@@ -1,0 +1,170 @@
+"""Speech engines behind one interface. Those that are not installed are skipped."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from kws_edge.arrays import F32
+from kws_edge.errors import DependencyError, SettingError
+from kws_export.voices import ENGINES, SAMPLE_RATE, Engine, Take, Utterance, get_engines, speak, speak_all
+from kws_export.voices.casting import cast, perform
+from kws_export.voices.engine import PEAK, VoiceError, trim
+from kws_export.voices.files import folder_name, write_takes
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def engine(request: pytest.FixtureRequest) -> Engine:
+    found: Engine = ENGINES[request.param]()
+    if missing := found.missing():
+        pytest.skip(missing)
+    return found
+
+
+class Beeps:
+    """An engine whose voices are tones: what is said decides how long, the voice how high."""
+
+    name, licence, takes_phonemes = "flite", "nobody's", False
+
+    def missing(self) -> str | None:
+        return None
+
+    def voices(self, language: str) -> tuple[str, ...]:
+        return ("100", "200", "400") if language == "en-us" else ()
+
+    def render(self, takes: Sequence[Take]) -> Iterator[tuple[F32, int]]:
+        for take in takes:
+            if take.utterance.text == "mute":
+                raise VoiceError("cannot say it")
+            n = round(0.1 * len(take.utterance.text) / take.speed * 24_000)
+            quiet = np.zeros(2400, np.float32)
+            tone = np.sin(2 * np.pi * float(take.voice) * np.arange(n) / 24_000).astype(np.float32)
+            yield np.concatenate([quiet, tone, quiet]), 24_000
+
+
+def test_every_engine_says_a_word_at_16_khz(engine: Engine) -> None:
+    said = speak(engine, Utterance("computer"), engine.voices("en-us")[0])
+    assert said.dtype == np.float32
+    assert 0.3 < len(said) / SAMPLE_RATE < 1.5
+    assert np.abs(said).max() == pytest.approx(PEAK)
+
+
+def test_two_voices_differ(engine: Engine) -> None:
+    first, second, *_ = engine.voices("en-us")
+    a, b = (speak(engine, Utterance("seven"), voice) for voice in (first, second))
+    assert len(a) != len(b) or not np.allclose(a, b)
+
+
+def test_every_engine_speaks_faster_when_asked(engine: Engine) -> None:
+    voice = engine.voices("en-us")[0]
+    slow, fast = (speak(engine, Utterance("hey computer"), voice, speed=speed) for speed in (0.8, 1.4))
+    assert len(fast) < 0.8 * len(slow)
+
+
+def test_phonemes_are_said_by_those_that_take_them(engine: Engine) -> None:
+    given = Utterance("xyz", phonemes="h'eI l'amp")
+    voice = engine.voices("en-us")[0]
+    if engine.takes_phonemes:
+        assert len(speak(engine, given, voice)) > 0.3 * SAMPLE_RATE
+    else:
+        with pytest.raises(SettingError, match="phonemes"):
+            speak(engine, given, voice)
+
+
+def test_pitch_moves_the_voice_and_not_the_length() -> None:
+    low, high = (speak(Beeps(), Utterance("aaaaaa"), "200", pitch=pitch) for pitch in (1.0, 1.25))
+    assert abs(len(low) - len(high)) < 0.02 * len(low)
+    peaks = [int(np.abs(np.fft.rfft(x)).argmax()) * SAMPLE_RATE / len(x) for x in (low, high)]
+    assert peaks == pytest.approx([200, 250], abs=4)
+
+
+def test_silence_at_the_ends_is_cut_off() -> None:
+    x = np.zeros(16_000, np.float32)
+    x[6000:8000] = 0.5
+    assert len(trim(x)) == pytest.approx(2000 + 2 * 480, abs=320)
+
+
+def test_a_voice_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SettingError, match="no voice nobody"):
+        speak(Beeps(), Utterance("a"), "nobody")
+
+
+@pytest.mark.parametrize(("speed", "pitch"), [(0.1, 1), (1, 3)])
+def test_what_would_be_no_speech_is_refused(speed: float, pitch: float) -> None:
+    with pytest.raises(SettingError, match=r"expected 0\.4 to 2\.5"):
+        Take(Utterance("a"), "v", speed, pitch)
+
+
+def test_an_empty_text_is_refused() -> None:
+    with pytest.raises(SettingError, match="nothing to say"):
+        Utterance("  ")
+
+
+def test_none_is_no_engine_and_an_unknown_name_is_refused() -> None:
+    assert get_engines(["none"]) == []
+    with pytest.raises(SettingError, match="no engine 'piper'"):
+        get_engines(["piper"])
+
+
+def test_an_engine_asked_for_by_name_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(DependencyError, match="apt install flite"):
+        get_engines(["flite"])
+
+
+def test_engines_that_lack_the_language_are_left_out_of_auto(monkeypatch: pytest.MonkeyPatch) -> None:
+    if ENGINES["espeak"]().missing():
+        pytest.skip("needs espeak-ng")
+    assert "flite" not in [e.name for e in get_engines(["auto"], language="de")]
+
+
+def test_no_engine_is_imported_as_a_library() -> None:
+    libraries = "{'espeakng', 'phonemizer', 'piper'}"
+    code = f"import kws_export.voices, sys; print({libraries} & {{m.split('.')[0] for m in sys.modules}})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_a_cast_is_the_same_for_the_same_seed_and_uses_every_voice() -> None:
+    utterances = [Utterance("one"), Utterance("two")]
+    takes = cast(Beeps(), utterances, 6, [1])
+    assert takes == cast(Beeps(), utterances, 6, [1])
+    assert takes != cast(Beeps(), utterances, 6, [2])
+    assert {take.voice for take in takes} == {"100", "200", "400"}
+    assert len({take.speed for take in takes}) == len(takes) == 12
+
+
+def test_a_take_that_cannot_be_said_is_left_out() -> None:
+    takes = [Take(Utterance(text), "100") for text in ("one", "mute", "three", "four")]
+    assert [take.utterance.text for take, _ in perform(Beeps(), takes)] == ["one", "three", "four"]
+
+
+def test_an_engine_that_fails_on_most_is_an_error() -> None:
+    takes = [Take(Utterance("mute"), "100")] * 10
+    with pytest.raises(VoiceError, match="failed on"):
+        list(perform(Beeps(), takes))
+
+
+def test_takes_are_written_once(tmp_path: Path) -> None:
+    takes = cast(Beeps(), [Utterance("Küche")], 3, [1])
+    first = sorted(write_takes(Beeps(), takes, tmp_path))
+    assert [soundfile.info(path).samplerate for path in first] == [16_000] * 3
+    assert all("_nohash_" in path.name and "Küche" in path.name for path in first)
+    first[0].unlink()
+    before = first[1].stat().st_mtime_ns
+    assert sorted(write_takes(Beeps(), takes, tmp_path)) == first
+    assert first[1].stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("hey lamp", "hey_lamp"), ("Hallo, Küche!", "Hallo_Küche"), ("../x", "x"), ("?", "_")]
+)
+def test_a_text_as_a_folder_is_safe(text: str, name: str) -> None:
+    assert folder_name(text) == name
+
+
+def test_speak_all_gives_one_clip_for_each_take() -> None:
+    assert len(list(speak_all(Beeps(), cast(Beeps(), [Utterance("a")], 5, [1])))) == 5

@@ -1,0 +1,61 @@
+"""Judging a network on streams: in one piece as window by window, and by misses at a rate of false accepts."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kws_edge import KeywordModel
+from kws_edge.errors import SettingError
+from kws_export.data.features import window_features
+from kws_export.graph.read import load_network
+from kws_export.network.matchboxnet import MatchboxNet
+from kws_export.wake.held_out import HOP, REFRACTORY, HeldOut, peaks, stream_features, stream_logits
+from kws_export.wake.material import Material, Saying
+
+
+@pytest.fixture(scope="module")
+def start() -> Path:
+    return KeywordModel.load("stream").path
+
+
+def test_a_stream_in_one_piece_gives_what_its_windows_give(start: Path) -> None:
+    network, metadata = load_network(start)
+    fe = metadata.front_end
+    x = (0.1 * np.random.default_rng(0).standard_normal(20 * 16_000)).astype(np.float32)
+    features = stream_features(np.array_split(x, 7), fe)
+    logits = stream_logits(network, features)
+    for hop in (20, 21, 100, 150):
+        end = (hop + 1) * HOP
+        window = x[(end - 128) * fe.hop : (end - 1) * fe.hop + fe.window]
+        with torch.inference_mode():
+            alone = network(torch.from_numpy(window_features(window, fe))[None])[0]
+        torch.testing.assert_close(logits[hop], alone, atol=1e-3, rtol=1e-3)
+
+
+def test_a_network_that_pads_its_windows_is_refused() -> None:
+    with pytest.raises(SettingError, match="padding"):
+        stream_logits(MatchboxNet(3), np.zeros((500, 64), np.float32))
+
+
+def test_peaks_are_counted_once_and_fall() -> None:
+    odds = np.full(100, -9.0)
+    odds[[10, 12, 40, 41, 80]] = [3.0, 5.0, 2.0, 1.0, 4.0]
+    assert peaks(odds)[:3].tolist() == [5.0, 4.0, 2.0]
+    flat = peaks(np.zeros(10 * REFRACTORY))
+    assert len(flat) == 10
+
+
+def test_a_network_that_says_the_same_of_everything_finds_nothing(start: Path) -> None:
+    rng = np.random.default_rng(1)
+    noise = [rng.integers(-3000, 3000, 16_000 * 20).astype(np.int16) for _ in range(4)]
+    words = [Saying("lamp", str(i), True, rng.integers(-9000, 9000, 9000).astype(np.int16)) for i in range(6)]
+    network, metadata = load_network(start)
+    with torch.no_grad():
+        network.classifier.weight.zero_()
+        network.classifier.bias.zero_()
+    held_out = HeldOut(Material(words, [], noise, noise[:1]), ["lamp"], metadata.front_end, 1.0, 1)
+    judgement = held_out.judge(network)
+    assert judgement.of_word == {"lamp": 1.0}  # a tie is no hit
+    assert judgement.mean == 1.0

@@ -1,0 +1,81 @@
+"""What is trained on and what is held out: no speaker, no voice and no recording is in both."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from kws_edge.errors import SettingError
+from kws_export.data.pack import Pack, Piece, Source
+from kws_export.wake.material import Saying, cut_out, load_recordings, part
+
+SPEECH, SOUNDS = Source("talk"), Source("hum", kind="sounds")
+
+
+def saying(speaker: str, real: bool = True, label: str = "lamp") -> Saying:
+    return Saying(label, speaker, real, np.full(8000, 100, np.int16))
+
+
+def pack(speakers: int = 20, seconds: int = 20) -> Pack:
+    noise = np.ones(seconds * 16_000, np.int16)
+    return Pack((*(Piece(SPEECH, f"s{i}", "", noise) for i in range(speakers)), Piece(SOUNDS, "x", "", noise)))
+
+
+def test_no_speaker_is_on_both_sides() -> None:
+    words = [saying(f"person{i % 12}") for i in range(60)] + [saying(f"voice{i % 9}", real=False) for i in range(45)]
+    training, held_out = part(words, [], pack(), seed=1)
+    inside, outside = ({s.speaker for s in material.words} for material in (training, held_out))
+    assert inside.isdisjoint(outside)
+    assert inside | outside == {s.speaker for s in words}
+    for real in (True, False):
+        assert 0.1 < np.mean([s in held_out.words for s in words if s.real is real]) < 0.4
+    speech = sum(len(x) for x in held_out.speech) / sum(len(p.samples) for p in pack().pieces)
+    assert speech == pytest.approx(0.3, abs=0.06)
+
+
+def test_of_one_speaker_every_fifth_take_is_held_out() -> None:
+    training, held_out = part([saying("me") for _ in range(20)], [], pack(), seed=1)
+    assert (len(training.words), len(held_out.words)) == (16, 4)
+
+
+def test_the_same_seed_parts_alike() -> None:
+    words = [saying(f"person{i}") for i in range(10)]
+    first, second = (part(words, [], pack(), seed=3)[1] for _ in range(2))
+    assert [s.speaker for s in first.words] == [s.speaker for s in second.words]
+
+
+def test_one_long_recording_is_parted_in_time() -> None:
+    long = Pack((Piece(SPEECH, "radio", "", np.arange(16_000 * 600).astype(np.int16)),))
+    training, held_out = part([saying("me") for _ in range(20)], [], long, seed=1)
+    assert [len(training.speech[0]), len(held_out.speech[0])] == [16_000 * 420, 16_000 * 180]
+    assert (training.sounds, held_out.sounds) == ([], [])
+
+
+def test_without_speech_to_tell_it_from_there_is_no_word() -> None:
+    with pytest.raises(SettingError, match="give more --negatives"):
+        part([saying("me") for _ in range(20)], [], pack(speakers=2, seconds=1), seed=1)
+
+
+def test_without_a_saying_there_is_no_word() -> None:
+    with pytest.raises(SettingError, match="no saying"):
+        part([], [], pack(), seed=1)
+
+
+def test_the_word_is_cut_out_of_a_long_recording() -> None:
+    x = np.random.default_rng(0).normal(0, 3, 48_000)
+    x[20_000:28_000] += 8000 * np.sin(np.arange(8000) / 5)
+    assert len(cut_out(x.astype(np.int16))) == pytest.approx(8000 + 3200, abs=500)
+
+
+@pytest.mark.parametrize("folder", ["Küche", "küche", ""])
+def test_recordings_lie_in_a_folder_named_for_the_word_or_alone(tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    for name in ("ann_nohash_0.wav", "bob_nohash_0.wav"):
+        soundfile.write(tmp_path / folder / name, np.sin(np.arange(16_000) / 5), 16_000)
+    assert [s.speaker for s in load_recordings(tmp_path, ["Küche"])] == ["ann", "bob"]
+
+
+def test_a_folder_without_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="no takes in"):
+        load_recordings(tmp_path, ["hey lamp"])

@@ -1,0 +1,145 @@
+"""A wake word from recordings to a model, on a word that is a rising tone, told from other tones."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tone_words
+
+from kws_edge import KeywordModel, Spotter
+from kws_edge.errors import SettingError
+from kws_export.data.pack import Pack, Piece, Source
+from kws_export.wake.project import WakeProject
+from kws_export.wake.settings import WakeSettings, WakeWord
+
+SETTINGS = WakeSettings(
+    (WakeWord("Rießen"),), voices=("none",), near_misses=0, epochs=3, steps=12, batch=48, limit=60.0
+)
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def start(self, title: str, total: int | None) -> None:
+        self.lines.append(title)
+
+    def step(self) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import soundfile
+
+    folder = tmp_path_factory.mktemp("takes")
+    for i in range(25):  # one speaker alone: nothing says who speaks
+        soundfile.write(folder / f"me_nohash_{i}.wav", tone_words.say("rise", i), 16_000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def negatives() -> Pack:
+    pieces = []
+    for i in range(24):
+        said = [tone_words.say(word, 100 * i + j) for j, word in enumerate(["fall", "high", "low"] * 3)]
+        samples = (np.concatenate(said) * 32767).astype(np.int16)
+        pieces.append(Piece(Source("talk", "Talk", "CC0-1.0", "A. Talker"), f"s{i}", "", samples))
+    noise = (300 * np.random.default_rng(0).standard_normal(16_000 * 30)).astype(np.int16)
+    hums = [Piece(Source("hum", kind="sounds"), f"n{i}", "", noise) for i in range(6)]
+    return Pack((*pieces, *hums))
+
+
+def make(settings: WakeSettings, recordings: Path, negatives: Pack, folder: Path, out: Path) -> Quiet:
+    progress = Quiet()
+    start = KeywordModel.load("stream").path
+    WakeProject(settings, folder, start=start, negatives=negatives, recordings=recordings).make(out, progress)
+    return progress
+
+
+@pytest.fixture(scope="module")
+def made(recordings: Path, negatives: Pack, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Quiet]:
+    work = tmp_path_factory.mktemp("work")
+    with tone_words.one_thread():
+        progress = make(SETTINGS, recordings, negatives, work, work / "rise.onnx")
+    return work, work / "rise.onnx", progress
+
+
+def test_one_word_of_one_speaker_becomes_a_model_that_hears_it(made: tuple[Path, Path, Quiet]) -> None:
+    model = KeywordModel.load(made[1])
+    assert model.labels == ("Rießen", "_unknown_", "_silence_")
+    spotter = Spotter(model)
+    rng = np.random.default_rng(5)
+    found = []
+    for i, word in enumerate(["rise", "fall", "rise", "low", "rise", "high"]):
+        quiet = (1e-3 * rng.standard_normal(24_000)).astype(np.float32)
+        found += [(i, e.label) for e in spotter.push(np.concatenate([tone_words.say(word, 900 + i), quiet])) if e.label]
+    assert {label for _, label in found} == {"Rießen"}
+    assert len(found) >= 2
+
+
+def test_the_card_states_its_own_data_and_licences(made: tuple[Path, Path, Quiet]) -> None:
+    card = made[1].with_suffix(".md").read_text(encoding="utf-8")
+    assert "20 takes by 1 of people" in card
+    assert "| Talk | CC0-1.0 | A. Talker |" in card
+    assert "Rießen" in card
+
+
+def test_beside_the_model_are_its_step_graph_and_its_curve(made: tuple[Path, Path, Quiet]) -> None:
+    assert made[1].with_suffix(".step.onnx").is_file()
+    assert "<svg" in made[1].with_suffix(".svg").read_text()
+
+
+def test_the_same_command_again_trains_nothing_and_gives_the_same_model(
+    made: tuple[Path, Path, Quiet], recordings: Path, negatives: Pack
+) -> None:
+    work, out, _ = made
+    with tone_words.one_thread():
+        progress = make(SETTINGS, recordings, negatives, work, work / "again.onnx")
+    assert not [line for line in progress.lines if line.startswith("epoch")]
+    first, second = (KeywordModel.load(path).metadata for path in (out, work / "again.onnx"))
+    assert first.stream == second.stream
+    assert first.thresholds == second.thresholds
+
+
+def test_a_folder_of_another_word_is_refused(made: tuple[Path, Path, Quiet], recordings: Path, negatives: Pack) -> None:
+    other = replace(SETTINGS, words=(WakeWord("fall"),))
+    with pytest.raises(SettingError, match=r"other settings \(words\)"):
+        make(other, recordings, negatives, made[0], made[0] / "x.onnx")
+
+
+def test_a_word_that_cannot_be_told_apart_fails_the_run(recordings: Path, tmp_path: Path) -> None:
+    import soundfile
+
+    noise = (3000 * np.random.default_rng(0).standard_normal(16_000 * 30)).astype(np.int16)
+    pack = Pack(tuple(Piece(Source("hiss"), f"s{i}", "", noise) for i in range(12)))
+    takes = tmp_path / "takes"
+    takes.mkdir()
+    for i in range(10):
+        soundfile.write(takes / f"{i}.wav", noise[1000 * i : 1000 * i + 16_000], 16_000)
+    with tone_words.one_thread(), pytest.raises(SettingError, match="could not be learnt"):
+        make(replace(SETTINGS, epochs=1, steps=2, limit=1.0), takes, pack, tmp_path / "work", tmp_path / "x.onnx")
+
+
+def test_without_voices_and_recordings_nothing_says_the_word(negatives: Pack, tmp_path: Path) -> None:
+    start = KeywordModel.load("stream").path
+    with pytest.raises(SettingError, match="nothing says Rießen"):
+        WakeProject(SETTINGS, tmp_path, start=start, negatives=negatives)
+
+
+@pytest.mark.parametrize("text", ["_silence_", " lamp", "a,b", ""])
+def test_what_can_be_no_label_is_refused(text: str) -> None:
+    with pytest.raises(SettingError, match="wake word"):
+        WakeWord(text)
+
+
+def test_no_word_or_the_same_twice_is_refused() -> None:
+    for words in ((), (WakeWord("a"), WakeWord("A"))):
+        with pytest.raises(SettingError, match="at least one, all different"):
+            WakeSettings(words)
