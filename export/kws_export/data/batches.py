@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from kws_edge.arrays import F32, I16, I64
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError, WorkerError
 from kws_edge.model.features import FrontEnd
@@ -124,7 +125,8 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         neighbours = None
         if self.negatives and rng.random() < self.augmentation.neighbour_probability:
             neighbours = self.negatives.other(self.stream_samples, rng)
-        return in_stream(x, self.stream_samples, rng, neighbours)
+        before, after = (round(ms * SAMPLE_RATE / 1000) for ms in self.augmentation.stream_margin_ms)
+        return in_stream(x, self.stream_samples, rng, neighbours, (before, after))
 
     def _without_word(self, negatives: Negatives, rng: np.random.Generator, streamed: bool) -> F32:
         length = self.stream_samples if streamed else CLIP_SAMPLES

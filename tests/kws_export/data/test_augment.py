@@ -276,6 +276,30 @@ def test_a_word_in_a_stream_may_be_anywhere_but_at_the_very_edge() -> None:
     assert 20_720 - 4_000 - WORD_MARGIN - 600 < max(starts) <= 20_720 - 4_000 - WORD_MARGIN + 160
 
 
+def test_a_streams_window_shows_the_margins_that_are_asked_for() -> None:
+    clip = np.zeros(RATE, np.float32)
+    clip[4000:9000] = np.random.default_rng(0).uniform(-0.5, 0.5, 5000)
+    places = []
+    for seed in range(200):
+        x = in_stream(clip, 20_720, np.random.default_rng(seed), margins=(1600, 4000))
+        loud = np.flatnonzero(np.abs(x) > 0.01)
+        places.append((loud[0], len(x) - loud[-1]))
+    before, after = np.array(places).T
+    assert 1300 <= before.min() < 2200
+    assert 3700 <= after.min() < 4600
+
+
+def test_coding_noise_is_largest_in_the_first_coefficient_and_within_what_is_asked_for() -> None:
+    mfcc = np.zeros((64, 128), np.float32)
+    deviations = []
+    for seed in range(30):
+        y = masked_mfcc(mfcc, only(coding_noise=0.8), np.random.default_rng(seed))
+        deviations.append(y.std(axis=1))
+    first, last = np.mean(deviations, axis=0)[[0, -1]]
+    assert max(d[0] for d in deviations) < 0.8 * 1.3
+    assert last == pytest.approx(first / 3, rel=0.1)
+
+
 def test_neighbours_reach_up_to_the_margin_around_the_word() -> None:
     clip, others = burst(6_000, 10_000), np.full(20_720, 1e-3, np.float32)
     window = in_stream(clip, 20_720, np.random.default_rng(1), others)
