@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kws_edge.model.variants import VARIANTS
+from kws_edge.model.variants import COMPARED
 from kws_export.cli.options import CACHE, existing_file
 from kws_export.cli.train import epoch_line
 
@@ -31,7 +31,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, value: str) -> li
 @click.option("--recipe", "recipe_file", type=existing_file, required=True, help="TOML file; see export/recipes.")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of Speech Commands, in its public layout.")
 @click.option("--negatives", multiple=True, help="Folder, file or glob without words, for a recipe with [negatives].")
-@click.option("--variants", callback=_names, default=",".join(VARIANTS), help="With commas  [default: all]")
+@click.option("--variants", callback=_names, default=",".join(COMPARED), help="With commas  [default: all]")
 @click.option("--seeds", callback=_seeds, default="1,2,3", show_default=True, help="With commas.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run folders  [default: runs/RECIPE]")
 @click.option("--workers", type=click.IntRange(1), help="Runs at once on this machine  [default: cores / threads]")

@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 NO_WORD = -1
 """The label of a window without a word."""
+JITTER = 1_600
+"""Samples, 0.1 s, by which a hard window is moved at most: a stream shows it at any place."""
 CLEARANCE = 0.1
 """Seconds that go with a word that is cut out of a recording: how well a label track's times are known."""
 
@@ -45,6 +47,9 @@ class NegativeMix:
         window's edge, `reversed` a word played backwards (speech-like, no word), `spliced` the second half of one word
         and then the first half of another, `noise` background noise or near silence, `other` a piece of the recordings
         given as negatives: other speech, other words, other sounds.
+    hard : of the kinds, too: stretches of those recordings to which the network gives the most evidence, chosen anew
+        before every epoch (mining.py).
+    hard_count : how many of those there are.
     most_visible : of a partial word, the largest part that the window shows.
     """
 
@@ -54,6 +59,8 @@ class NegativeMix:
     spliced: float = 0.0
     noise: float = 0.15
     other: float = 0.35
+    hard: float = 0.0
+    hard_count: int = 4000
     most_visible: float = 0.45
 
     def __post_init__(self) -> None:
@@ -62,13 +69,15 @@ class NegativeMix:
             raise SettingError(f"negatives: share={self.share}; expected 0 to below 1")
         if min(self.weights) < 0 or sum(self.weights) == 0:
             raise SettingError(f"negatives: weights {self.weights}; expected none below 0, and one above")
+        if self.hard_count < 1:
+            raise SettingError(f"negatives: hard_count={self.hard_count}; expected at least 1")
         if not 0 < self.most_visible < 1:
             raise SettingError(f"negatives: most_visible={self.most_visible}; expected between 0 and 1")
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Of the kinds, in the order partial, reversed, spliced, noise, other."""
-        return self.partial, self.reversed, self.spliced, self.noise, self.other
+        """Of the kinds, in the order partial, reversed, spliced, noise, other, hard."""
+        return self.partial, self.reversed, self.spliced, self.noise, self.other, self.hard
 
 
 class Negatives:
@@ -82,7 +91,9 @@ class Negatives:
             if weights[kind] > 0 and not recordings:
                 raise SettingError(f"negatives: weight {name}={weights[kind]}, but no such recordings were given")
         self._kinds: tuple[Callable[[int, np.random.Generator], F32], ...]
-        self._kinds = (self._partial, self._reversed, self._spliced, self._noise, self.other)
+        self._kinds = (self._partial, self._reversed, self._spliced, self._noise, self.other, self._hard)
+        self.hard: Sequence[tuple[int, int]] = ()
+        """(recording, first sample) of the windows that are hard now; none: others are drawn in their place."""
         self._weights = weights / weights.sum()
         seconds = np.array([max(1.0, len(o) / CLIP_SAMPLES) for o in others])
         self._other_odds = seconds / seconds.sum() if others else seconds
@@ -95,6 +106,16 @@ class Negatives:
         """A random stretch of a random recording, longer ones oftener; a shorter one lies anywhere in silence. [n]."""
         recording = self.others[int(rng.choice(len(self.others), p=self._other_odds))]
         return as_float(stretch(recording, n, rng))
+
+    def _hard(self, n: int, rng: np.random.Generator) -> F32:
+        if not self.hard:
+            return self.other(n, rng)
+        recording, start = self.hard[int(rng.integers(len(self.hard)))]
+        samples = self.others[recording]
+        if len(samples) <= n:
+            return as_float(_stretch(samples, n, rng))
+        start = max(0, min(len(samples) - n, start + int(rng.integers(-JITTER, JITTER + 1))))
+        return as_float(samples[start : start + n])
 
     def _word(self, rng: np.random.Generator) -> tuple[F32, int, int]:
         """A clip, and where its word lies."""

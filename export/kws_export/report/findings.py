@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from kws_edge.model.metadata import SCORES
-from kws_edge.model.variants import VARIANTS
+from kws_edge.model.variants import COMPARED
 from kws_export.evaluation.metrics import accuracy_interval
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.report.comparison import Comparison, Estimate, Key
@@ -85,7 +85,7 @@ def _published_pairs() -> Iterator[tuple[tuple[str, Key], tuple[str, Key]]]:
 
 
 def _missing(c: Comparison) -> Iterator[str]:
-    if absent := [v for v in VARIANTS if v not in c.runs]:
+    if absent := [v for v in COMPARED if v not in c.runs]:
         yield f"Not here, since no finished run of it was scored: {', '.join(f'`{v}`' for v in absent)}."
 
 

@@ -102,7 +102,7 @@ DATA_LOSSES: dict[Loss, Callable[[Tensor, Tensor], Tensor]] = {
     "plugin_ce": plugin_ce,
     "plugin_mse": plugin_mse,
 }
-"""The data losses by the name that `Variant.loss` gives them."""
+"""The losses of α by the name that `Variant.loss` gives them; `belief_ce` is one of the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,16 @@ def distillation_loss(alpha: Tensor, teacher: Tensor, temperature: float) -> Ten
     """
     p, q = (torch.log_softmax(a.log() / temperature, dim=-1) for a in (alpha, teacher))
     return -(temperature**2) * (q.exp() * p).sum(-1)
+
+
+def belief_ce(evidence: Tensor, labels: Tensor) -> Tensor:
+    """−log b_y, where b_k = e_k/(Σe + K) are the belief masses: log(Σe + K) − log e_y. [B, K], [B] → [B].
+
+    With `no_word_loss` for windows without a word it is one cross-entropy, of K words and "none of them", whose mass is
+    the vacuity. With τ = exp that is the usual softmax cross-entropy of K + 1 classes, the last with the logit log K: a
+    window that is wrong with confidence has a gradient near 1, where with τ = softplus it has 1/Σe.
+    """
+    return torch.log(evidence.sum(-1) + evidence.shape[-1]) - _of_label(evidence, labels).log()
 
 
 def no_word_loss(evidence: Tensor) -> Tensor:
@@ -181,7 +191,7 @@ def evidential_loss(
     word = labels >= 0
     e_word, y = e[word], labels[word]
     a = e_word + variant.alpha_offset
-    losses = DATA_LOSSES[variant.loss](a, y)
+    losses = belief_ce(e_word, y) if variant.loss == "belief_ce" else DATA_LOSSES[variant.loss](a, y)
     if lesson:
         losses = torch.lerp(losses, distillation_loss(a, lesson.alpha[word], lesson.temperature), lesson.share)
     loss = losses.sum()

@@ -125,11 +125,7 @@ class Recipe:
             raise SettingError(
                 f"recipe {self.name}: warmup={self.warmup}, hold={self.hold}; expected at least 0, together at most 1"
             )
-        if self.padding == "valid" and self.repeat > 1:
-            raise SettingError(
-                f'recipe {self.name}: padding "valid" with repeat={self.repeat}, where one activation depends on more '
-                "frames than a window has; expected repeat=1"
-            )
+        self._check_padding()
         if not 0 <= self.average < 1:
             raise SettingError(f"recipe {self.name}: average={self.average}; expected 0 to below 1")
         if not 0 <= self.balance <= 1:
@@ -140,6 +136,18 @@ class Recipe:
         if self.kl_end is not None and (self.kl_end < 0 or not has_kl):
             expected = "at least 0" if has_kl else "a variant with a KL term, such as plugin_ce_kl"
             raise SettingError(f"recipe {self.name}: kl_end={self.kl_end} with {self.variant}; expected {expected}")
+
+    def _check_padding(self) -> None:
+        if self.padding == "valid" and self.repeat > 1:
+            raise SettingError(
+                f'recipe {self.name}: padding "valid" with repeat={self.repeat}, where one activation depends on more '
+                "frames than a window has; expected repeat=1"
+            )
+        if self.padding == "same" and self.negatives.hard > 0:
+            raise SettingError(
+                f'recipe {self.name}: hard negatives with padding "same"; expected padding "valid", by which whole '
+                "recordings are searched at once"
+            )
 
     @property
     def decay(self) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from kws_edge.errors import SettingError
+from kws_edge.model.variants import Variant
 from kws_export.data.batches import subset_features
 from kws_export.graph.read import measure_statistics
 from kws_export.network.matchboxnet import MatchboxNet
@@ -19,11 +20,13 @@ STATISTICS_CLIPS = 512
 _log = logging.getLogger(__name__)
 
 
-def take_weights(network: MatchboxNet, path: Path, data: TrainingData) -> None:
+def take_weights(network: MatchboxNet, path: Path, data: TrainingData, variant: Variant) -> None:
     """Give a new network a trained one's weights; the words that it does not know keep the random weights they have.
 
     Parameters
     ----------
+    variant : the network's; where its τ is not that of the trained one, the outputs are of another scale, and start
+        from random weights.
     path : a checkpoint or an exported file, of the same repeat; of fewer channels where they divide the network's.
 
     Raises
@@ -50,12 +53,15 @@ def take_weights(network: MatchboxNet, path: Path, data: TrainingData) -> None:
         )
         source = widen(source, factor)
     weights = source.state_dict()
-    own, known = network.classifier, [label for label in data.labels if label in labels]
+    same_scale = trained.variant.activation == variant.activation
+    own, known = network.classifier, [label for label in data.labels if same_scale and label in labels]
     rows = [labels.index(label) for label in known]
     for name, values in (("weight", own.weight.detach().clone()), ("bias", own.bias.detach().clone())):
         values[[data.labels.index(label) for label in known]] = weights[f"classifier.{name}"][rows].to(values.device)
         weights[f"classifier.{name}"] = values
     network.load_state_dict(weights)
-    if len(known) < len(data.labels):
+    if not same_scale:
+        _log.warning("%s gives evidence on another scale: all outputs start from random weights", path)
+    elif len(known) < len(data.labels):
         new = ", ".join(label for label in data.labels if label not in labels)
         _log.warning("%s does not know %s: these outputs start from random weights", path, new)

@@ -26,6 +26,7 @@ from kws_export.training.checkpoint import new_network, weights_file
 from kws_export.training.distillation import Teacher
 from kws_export.training.distribution import ALONE, World, average_buffers, average_gradients, own_device, total
 from kws_export.training.losses import evidential_loss, kl_weight
+from kws_export.training.mining import hard_windows
 from kws_export.training.novograd import NovoGrad
 from kws_export.training.prepared import TrainingData
 from kws_export.training.recipe import Recipe
@@ -88,7 +89,7 @@ class Trainer:
         if self.run_folder.has_run:
             self._resume()
         elif recipe.start:
-            take_weights(self.model, weights_file(recipe.start), data)
+            take_weights(self.model, weights_file(recipe.start), data, self.variant)
             self.judged.load_state_dict(self.model.state_dict())
 
     def run(self, progress: Callable[[int, int, float], None], report: Callable[[EpochResult], None]) -> None:
@@ -115,6 +116,7 @@ class Trainer:
 
     def _train_epoch(self, progress: Callable[[int, int, float], None]) -> EpochResult:
         r, started = self.recipe, time.perf_counter()
+        self._mine()
         batches = EpochBatches(
             self.data.train, self.data.noises, self.data.front_end, r.augmentation,
             batch=r.batch, balance=r.balance, seed=r.seed, epoch=self.epoch, negatives=self.data.negatives,
@@ -154,6 +156,13 @@ class Trainer:
             kl_weight=weight,
             samples_per_second=seen / (time.perf_counter() - started),
         )
+
+    def _mine(self) -> None:
+        """Find the negatives that are hard for the judged weights, which a run that goes on has again."""
+        negatives, mix = self.data.negatives, self.recipe.negatives
+        if negatives and mix.hard:
+            front_end = self.data.front_end
+            negatives.hard, _ = hard_windows(self.judged, self.variant, negatives.others, front_end, mix.hard_count)
 
     def _step(self, features: Tensor, labels: Tensor, kl: float, lr: float, done: int) -> tuple[float, Tensor]:
         for group in self.optimiser.param_groups:

@@ -9,12 +9,12 @@ import soundfile as sf
 
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.tuning.soundscape import Word
-from kws_export.data.negatives import CLEARANCE, NegativeMix, Negatives, between, load_recordings
+from kws_export.data.negatives import CLEARANCE, JITTER, NegativeMix, Negatives, between, load_recordings
 from kws_export.data.splits import ArrayDataset
 
 RATE = 16_000
 START, END = 4000, 10_000
-ONLY = {"partial": 0.0, "reversed": 0.0, "spliced": 0.0, "noise": 0.0, "other": 0.0}
+ONLY = {"partial": 0.0, "reversed": 0.0, "spliced": 0.0, "noise": 0.0, "other": 0.0, "hard": 0.0}
 
 
 def words() -> ArrayDataset:
@@ -129,6 +129,20 @@ def test_a_recording_under_a_second_lies_anywhere_in_silence() -> None:
         starts.append(int(np.argmax(window > 0)))
     assert min(starts) < 1500
     assert max(starts) > 13_500
+
+
+def test_a_hard_window_is_where_it_was_found_give_or_take_the_jitter() -> None:
+    negatives = Negatives(WORDS, [NOISE], [SPEECH], NegativeMix(share=0.3, **{**ONLY, "hard": 1.0}))
+    negatives.hard = [(0, 6000)]
+    rng = np.random.default_rng(0)
+    starts = [round(float(negatives.draw(rng)[0] * 32768)) - 1 for _ in range(50)]
+    assert max(abs(start - 6000) for start in starts) <= JITTER
+    assert len(set(starts)) > 20
+
+
+def test_without_hard_windows_any_of_the_recordings_is_drawn() -> None:
+    starts = {round(float(window[0] * 32768)) - 1 for window in drawn("hard")}
+    assert len(starts) > 20
 
 
 def test_a_longer_recording_is_drawn_more_often() -> None:

@@ -70,8 +70,8 @@ def test_golden_values() -> None:
         "plugin_ce": 5.1647859739235145,
         "plugin_mse": 1.8283102040816326,
     }
-    for name, loss in losses.DATA_LOSSES.items():
-        assert loss(alpha, label).item() == pytest.approx(golden[name], rel=1e-12), name
+    for name, expected in golden.items():
+        assert losses.DATA_LOSSES[name](alpha, label).item() == pytest.approx(expected, rel=1e-12), name
     assert losses.kl_to_uniform(alpha).item() == pytest.approx(8.457447716209586, rel=1e-12)
 
 
@@ -86,6 +86,28 @@ def test_dirichlet_losses_are_expectations_over_the_dirichlet(alpha: list[float]
     for name, values in sampled.items():
         loss = losses.DATA_LOSSES[name](torch.tensor(a)[None], torch.tensor([label])).item()
         assert abs(loss - values.mean()) < 4 * values.std() / np.sqrt(n), name
+
+
+def test_belief_and_vacuity_losses_are_one_cross_entropy_with_a_class_for_no_word() -> None:
+    logits, labels = random_logits(20, 7)
+    e = losses.evidence(logits, get_variant("belief_ce"))
+    with_none = torch.cat([logits, torch.full((20, 1), np.log(7))], dim=1)
+    torch.testing.assert_close(losses.belief_ce(e, labels), cross_entropy(with_none, labels, reduction="none"))
+    none = cross_entropy(with_none, torch.full((20,), 7), reduction="none")
+    torch.testing.assert_close(losses.no_word_loss(e), none)
+
+
+def test_a_confident_mistake_about_a_window_without_a_word_has_a_full_gradient() -> None:
+    gradients = {}
+    for name, logit in (("belief_ce", np.log(200.0)), ("plugin_ce", 200.0)):  # both are an evidence of 200
+        z = torch.full((1, 20), -10.0, dtype=torch.float64)
+        z[0, 3] = logit
+        z.requires_grad_()
+        losses.evidential_loss(z, torch.tensor([-1]), get_variant(name)).backward()
+        assert z.grad is not None
+        gradients[name] = z.grad[0, 3].item()
+    assert gradients["belief_ce"] == pytest.approx(200 / 220, rel=1e-3)
+    assert gradients["plugin_ce"] == pytest.approx(1 / 220, rel=1e-3)
 
 
 def test_dirichlet_ce_is_the_expected_log_of_torchs_dirichlet() -> None:

@@ -144,6 +144,29 @@ def test_negatives_teach_that_noise_is_no_evidence(tones: Path, tmp_path: Path) 
     assert vacuity[0] > 2 * vacuity[1]
 
 
+def test_hard_negatives_are_found_anew_before_every_epoch_and_by_a_run_that_goes_on(
+    tones: Path, tmp_path: Path
+) -> None:
+    mix = {"share": 0.25, "partial": 0, "reversed": 0, "noise": 0, "other": 0, "hard": 1, "hard_count": 4}
+    recipe = tone_words.recipe(variant="belief_ce", padding="valid", average=0.9, epochs=3, negatives=mix)
+
+    def trainer(folder: str) -> Trainer:
+        return tone_words.trainer(tones, tmp_path / folder, recipe, negatives=[str(tones / "_background_noise_")])
+
+    whole, found = trainer("whole"), []
+
+    def note(result: EpochResult) -> None:
+        assert whole.data.negatives
+        found.append(tuple(whole.data.negatives.hard))
+
+    whole.run(lambda step, steps, loss: None, note)
+    assert all(found)
+    with pytest.raises(KeyboardInterrupt):
+        trainer("halted").run(lambda step, steps, loss: None, interrupt)
+    tone_words.run(trainer("halted"))
+    assert_same_run(tmp_path / "halted", tmp_path / "whole")
+
+
 def test_the_best_epoch_by_validation_is_kept(tones: Path, tone_run: Path) -> None:
     best = load_checkpoint(tone_run / "best.pt")
     accuracies = [result["validation_accuracy"] for result in history(tone_run)]

@@ -1,0 +1,80 @@
+"""Hard negatives: the stretches of recordings without words to which a network, as it is now, gives the most evidence.
+
+A network with padding "valid" is computed once over a whole recording; every window is then a mean of frames.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from kws_edge.arrays import F32, F64, I16
+from kws_edge.model.features import FrontEnd
+from kws_edge.model.variants import Variant
+from kws_export.data.features import window_features
+from kws_export.data.splits import as_float
+from kws_export.network.matchboxnet import MatchboxNet
+from kws_export.training.losses import evidence, no_word_loss
+
+HOP = 5
+"""Frames, 50 ms, between the windows that are looked at."""
+SPACING = 6
+"""Of so many neighbouring windows, 0.3 s, one is taken at most: the others show the same sound."""
+
+
+def recording_features(samples: I16, front_end: FrontEnd) -> F32:
+    """All the frames of a recording: [n] → float32 [coefficients, frames]."""
+    step = front_end.frames * front_end.hop
+    n = front_end.frame_count(len(samples))
+    parts = []
+    for first in range(0, n, front_end.frames):
+        count = min(front_end.frames, n - first)
+        start = first // front_end.frames * step
+        piece = as_float(samples[start : start + (count - 1) * front_end.hop + front_end.window])
+        padded = window_features(piece, front_end)
+        left = (front_end.frames - count) // 2
+        parts.append(padded[:, left : left + count])
+    return np.concatenate(parts, axis=1)
+
+
+@torch.inference_mode()
+def window_logits(network: MatchboxNet, features: F32, frames: int, hop: int = HOP) -> torch.Tensor:
+    """What the network says of a recording's windows of `frames` frames, each `hop` after the last: [windows, classes].
+
+    features : float32 [coefficients, T], T at least `frames`. The network must be in evaluation mode, with padding
+    "valid", so that an activation depends on its own frames alone.
+    """
+    x = network.activations(torch.from_numpy(features)[None].to(network.classifier.weight.device))
+    pooled = frames - 2 * network.edge
+    sums = torch.nn.functional.pad(x[0].double().cumsum(1), (1, 0))
+    starts = torch.arange(0, features.shape[1] - frames + 1, hop) + network.edge
+    means = (sums[:, starts + pooled] - sums[:, starts]) / pooled
+    return network.classifier(means.float().T)
+
+
+def hard_windows(
+    network: MatchboxNet, variant: Variant, recordings: Sequence[I16], front_end: FrontEnd, count: int
+) -> tuple[list[tuple[int, int]], F64]:
+    """The `count` windows without a word that cost most, at most one in `SPACING`.
+
+    Returns
+    -------
+    (recording, first sample) of each, and its `no_word_loss`, [count], falling. The first sample is below 0 where the
+    recording is shorter than a window.
+    """
+    found: list[tuple[float, int, int]] = []
+    training = network.training
+    network.eval()
+    window = (front_end.frames - 1) * front_end.hop + front_end.window
+    for i, samples in enumerate(recordings):
+        before = max(0, window - len(samples)) // 2  # a short one lies in the midst of silence
+        padded = np.pad(samples, (before, max(0, window - before - len(samples))))
+        logits = window_logits(network, recording_features(padded, front_end), front_end.frames)
+        losses = no_word_loss(evidence(logits, variant)).numpy(force=True)
+        for first in range(0, len(losses), SPACING):
+            at = first + int(np.argmax(losses[first : first + SPACING]))
+            found.append((float(losses[at]), i, at * HOP * front_end.hop - before))
+    network.train(training)
+    found.sort(reverse=True)
+    chosen = found[:count]
+    return [(i, start) for _, i, start in chosen], np.array([loss for loss, _, _ in chosen])
