@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from kws_edge.arrays import F32, F64, I16
+from kws_edge.audio.pcm import as_float
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import Variant
 from kws_export.data.features import window_features
-from kws_export.data.splits import as_float
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.training.losses import evidence, no_word_loss
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from kws_edge.arrays import I16
+from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import get_variant
 from kws_export.data.features import window_features
-from kws_export.data.splits import as_float
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.training.losses import evidence, no_word_loss
 from kws_export.training.mining import HOP, SPACING, hard_windows, recording_features, window_logits
