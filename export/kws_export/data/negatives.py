@@ -113,7 +113,7 @@ class Negatives:
         recording, start = self.hard[int(rng.integers(len(self.hard)))]
         samples = self.others[recording]
         if len(samples) <= n:
-            return as_float(_stretch(samples, n, rng))
+            return as_float(stretch(samples, n, rng))
         start = max(0, min(len(samples) - n, start + int(rng.integers(-JITTER, JITTER + 1))))
         return as_float(samples[start : start + n])
 
