@@ -18,6 +18,7 @@ _COMMANDS: Final = (
     "evaluate-stream",
     "listen",
     "models",
+    "record",
     "serve",
     "stream-cost",
     "version",

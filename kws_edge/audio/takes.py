@@ -1,0 +1,132 @@
+"""Takes of a word, cut out of a stream at its pauses, trimmed and judged.
+
+Speech is where frames of 10 ms are well above the quietest of the last seconds; a take is what lies between two pauses.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE, measure
+
+ABOVE_NOISE: Final = 10.0
+"""dB that speech is above the noise."""
+PAUSE: Final = 0.45
+"""Seconds without speech that end a take; between the words of one, pauses are shorter."""
+MARGIN: Final = 0.15
+"""Seconds kept before and after the speech: soft sounds begin and end a word."""
+SHORTEST: Final = 0.2
+LONGEST: Final = 2.5
+"""Seconds of speech in a take."""
+CLIPPED: Final = 0.001
+"""The largest part of a take that may be clipped."""
+QUIET: Final = -45.0
+"""dBFS, at its loudest, from which on a take is loud enough."""
+
+_FRAME: Final = SAMPLE_RATE // 100
+_MEMORY: Final = 1_000  # frames over which the noise is looked for
+_FLOOR: Final = -75.0  # dBFS: the noise counts as no quieter, since digital silence is no measure of anything
+_ONSET: Final = 3  # of 5 frames above the noise, or a click would be a take
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Take:
+    """What was said between two pauses.
+
+    Attributes
+    ----------
+    samples : float32 [n], mono at 16 kHz, with `MARGIN` around the speech as far as there is sound.
+    start : seconds from the start of the stream.
+    refused : why it is not good enough, in words; None where it is.
+    """
+
+    samples: F32
+    start: float
+    refused: str | None
+
+
+class TakeCutter:
+    """Finds the takes in a stream.
+
+    Attributes
+    ----------
+    level, noise : of the last frame, and the noise, dBFS.
+    speaking : whether a take has begun and not ended.
+    """
+
+    def __init__(self) -> None:
+        """Start a stream."""
+        self.level = self.noise = _FLOOR
+        self.speaking = False
+        self._samples = np.empty(0, np.float32)
+        self._first = self._seen = 0  # the frame with which the samples start, and how many frames there were
+        self._levels: deque[float] = deque(maxlen=_MEMORY)
+        self._loud: deque[bool] = deque(maxlen=5)
+        self._begin = self._last = 0  # of the take, in frames: its first, and the last one with speech
+
+    def push(self, samples: F32) -> list[Take]:
+        """Take the next samples, float32 [n]; the takes that end in them."""
+        self._samples = np.concatenate([self._samples, samples])
+        takes = []
+        while (self._seen + 1 - self._first) * _FRAME <= len(self._samples):
+            at = (self._seen - self._first) * _FRAME
+            if (take := self._hear(self._samples[at : at + _FRAME])) is not None:
+                takes.append(take)
+        return takes
+
+    def finish(self) -> list[Take]:
+        """The take that the end of the stream ends, if one had begun."""
+        if not self.speaking:
+            return []
+        self.speaking = False
+        return [self._cut()]
+
+    def _hear(self, frame: F32) -> Take | None:
+        power = float(np.mean(np.square(frame - frame.mean(), dtype=np.float64)))
+        self.level = max(_FLOOR, 10 * float(np.log10(max(power, 1e-12))))
+        self._levels.append(self.level)
+        self.noise = float(np.quantile(np.array(self._levels), 0.1))
+        loud = self.level > max(self.noise + ABOVE_NOISE, _FLOOR + 2 * ABOVE_NOISE)
+        self._loud.append(loud)
+        self._seen += 1
+        if not self.speaking and sum(self._loud) >= _ONSET:
+            self.speaking, self._begin = True, self._seen - len(self._loud)
+        if loud:
+            self._last = self._seen
+        if self.speaking and (
+            self._seen - self._last >= PAUSE * 100 or self._seen - self._begin > (LONGEST + 2 * PAUSE) * 100
+        ):
+            self.speaking = False
+            self._loud.clear()
+            take = self._cut()
+            self._forget(self._last)
+            return take
+        if not self.speaking:
+            self._forget(self._seen - round((MARGIN + 0.1) * 100))
+        return None
+
+    def _cut(self) -> Take:
+        margin = round(MARGIN * 100)
+        start, end = max(self._first, self._begin - margin), min(self._seen, self._last + margin)
+        samples = self._samples[(start - self._first) * _FRAME : (end - self._first) * _FRAME].copy()
+        return Take(samples, start / 100, self._judge(samples, (self._last - self._begin) / 100))
+
+    def _judge(self, samples: F32, seconds: float) -> str | None:
+        level = measure(samples)
+        peak = 20 * float(np.log10(max(level.peak, 1e-6)))
+        if seconds < SHORTEST:
+            return f"{seconds:.2f} s of sound, too short for a word; expected {SHORTEST} s or more"
+        if seconds > LONGEST:
+            return f"{seconds:.1f} s without a pause; expected one word or phrase of at most {LONGEST} s"
+        if level.clipped > CLIPPED:
+            return f"clipped ({100 * level.clipped:.1f} % of it): speak softer, or lower the input's gain"
+        if peak < QUIET:
+            return f"too quiet ({peak:.0f} dBFS at most): come nearer, or raise the input's gain"
+        return None
+
+    def _forget(self, before: int) -> None:
+        drop = max(0, min(before, self._seen) - self._first)
+        self._samples, self._first = self._samples[drop * _FRAME :], self._first + drop

@@ -1,0 +1,84 @@
+"""Takes of a word: cut out at the pauses, trimmed, judged."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load
+from kws_edge.audio.takes import LONGEST, MARGIN, Take, TakeCutter
+
+
+def room(seconds: float, level: float = -60.0, seed: int = 0) -> Any:
+    noise = np.random.default_rng(seed).standard_normal(round(seconds * SAMPLE_RATE))
+    return (10 ** (level / 20) * noise).astype(np.float32)
+
+
+def said(seconds: float, amplitude: float = 0.3) -> Any:
+    """As loud as speech, over the noise of a room: a tone that swells and falls."""
+    t = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    swell = 0.4 + 0.6 * np.sin(np.pi * t / seconds)
+    return (amplitude * swell * np.sin(2 * np.pi * 300 * t)).astype(np.float32) + room(seconds)
+
+
+def cut(*parts: Any, block: int = 1600) -> list[Take]:
+    stream, cutter, takes = np.concatenate(parts), TakeCutter(), []
+    for i in range(0, len(stream), block):
+        takes += cutter.push(stream[i : i + block])
+    return takes + cutter.finish()
+
+
+@pytest.mark.parametrize("block", [1, 77, 1600, 100_000])
+def test_each_word_between_pauses_is_a_take_with_a_margin_however_the_stream_is_cut(block: int) -> None:
+    takes = cut(room(1), said(0.6), room(1), said(0.8), room(0.7), block=block)
+    assert [take.refused for take in takes] == [None, None]
+    assert [take.start for take in takes] == pytest.approx([1 - MARGIN, 2.6 - MARGIN], abs=0.04)
+    assert [len(take.samples) / SAMPLE_RATE for take in takes] == pytest.approx(
+        [0.6 + 2 * MARGIN, 0.8 + 2 * MARGIN], abs=0.06
+    )
+
+
+def test_a_short_pause_inside_a_phrase_does_not_part_it() -> None:
+    (take,) = cut(room(1), said(0.4), room(0.25), said(0.4), room(1))
+    assert take.refused is None
+    assert len(take.samples) / SAMPLE_RATE == pytest.approx(1.05 + 2 * MARGIN, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        (np.clip(said(0.6, 4.0), -1, 1), "clipped"),
+        (said(0.1), "too short"),
+        (said(LONGEST + 0.3), "without a pause"),
+        (said(0.6, 0.005) - room(0.6), "too quiet"),
+    ],
+    ids=["clipped", "short", "long", "quiet"],
+)
+def test_what_is_no_good_take_is_refused_with_the_reason(word: Any, reason: str) -> None:
+    quiet_room = [room(s, -75.0, seed) for s, seed in ((1, 1), (1, 2))]
+    takes = cut(quiet_room[0], word, quiet_room[1])
+    assert takes
+    assert reason in str(takes[0].refused)
+
+
+def test_a_click_is_no_take() -> None:
+    click = np.zeros(80, np.float32)
+    click[::2] = 0.9
+    assert cut(room(1), click, room(1)) == []
+
+
+def test_a_word_that_the_stream_ends_in_is_a_take() -> None:
+    assert len(cut(room(1), said(0.6))) == 1
+
+
+def test_silence_and_noise_hold_no_takes() -> None:
+    assert cut(np.zeros(5 * SAMPLE_RATE, np.float32)) == cut(room(5, -30)) == []
+
+
+def test_real_words_one_after_the_other_are_found_again(data: Path) -> None:
+    files = sorted((data / "speech_commands" / "happy").iterdir())[:12]
+    parts = [part for path in files for part in (load(path).samples, room(1.0, -62))]
+    takes = cut(room(1.0, -62), *parts)
+    assert 9 <= sum(take.refused is None for take in takes) <= 13

@@ -1,0 +1,118 @@
+"""`kws-edge record`: the files that it leaves, and what it says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner, Result
+
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load
+from kws_edge.audio.sources import Block
+from kws_edge.cli import main
+
+
+def room(seconds: float) -> Any:
+    return 0.001 * np.random.default_rng(0).standard_normal(round(seconds * SAMPLE_RATE))
+
+
+def said(seconds: float = 0.6, amplitude: float = 0.3) -> Any:
+    t = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    return amplitude * np.sin(2 * np.pi * 300 * t) + room(seconds)
+
+
+def stream(*words: Any) -> Any:
+    parts = [room(1), *(part for word in words for part in (word, room(0.8)))]
+    return np.clip(np.concatenate(parts), -1, 1).astype(np.float32)
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """Two good takes and a clipped one between them."""
+    soundfile.write(tmp_path / "long.wav", stream(said(), said(amplitude=5), said(0.8)), SAMPLE_RATE)
+    return tmp_path / "long.wav"
+
+
+def record(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["record", *arguments])
+
+
+def test_a_recording_is_cut_into_files_in_the_layout_of_speech_commands(tmp_path: Path, long: Path) -> None:
+    result = record("Hey Lamp", "--into", str(tmp_path / "mine"), "--from", str(long), "--speaker", "anna")
+    assert result.exit_code == 0, result.output
+    files = sorted((tmp_path / "mine").rglob("*.wav"))
+    assert [f.relative_to(tmp_path / "mine").as_posix() for f in files] == [
+        "hey_lamp/anna_nohash_0.wav", "hey_lamp/anna_nohash_1.wav",
+    ]  # fmt: skip
+    assert [len(load(f).samples) / SAMPLE_RATE for f in files] == pytest.approx([0.9, 1.1], abs=0.06)
+    assert "clipped" in result.stdout
+    assert "2 takes of 'Hey Lamp'" in result.stderr
+    assert "1 refused" in result.stderr
+
+
+def test_takes_are_added_to_those_that_are_there(tmp_path: Path, long: Path) -> None:
+    for _ in range(2):
+        record("yes", "--into", str(tmp_path), "--from", str(long), "--speaker", "anna")
+    record("yes", "--into", str(tmp_path), "--from", str(long), "--speaker", "bert")
+    names = sorted(f.stem for f in (tmp_path / "yes").iterdir())
+    assert names == [*(f"anna_nohash_{i}" for i in range(4)), *(f"bert_nohash_{i}" for i in range(2))]
+
+
+def test_json_tells_each_take(tmp_path: Path, long: Path) -> None:
+    result = record("yes", "--into", str(tmp_path), "--from", str(long), "--json")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["refused"] is None for line in lines] == [True, False, True]
+    assert [line["file"] is None for line in lines] == [False, True, False]
+    assert all(Path(line["file"]).is_file() for line in lines if line["file"])
+
+
+class Spoken:
+    """A microphone into which a word is said again and again."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.closed = False
+
+    def __iter__(self) -> Any:
+        while not self.closed:
+            for part in np.split(stream(said()), 24):
+                yield Block(part)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_microphone_is_listened_to_until_there_are_enough_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kws_edge.audio.microphone.Microphone", Spoken)
+    result = record("yes", "--into", str(tmp_path), "--takes", "3")
+    assert result.exit_code == 0, result.output
+    assert len(list((tmp_path / "yes").iterdir())) == 3
+
+
+def test_a_recording_without_a_take_fails(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "quiet.wav", room(3), SAMPLE_RATE)
+    result = record("yes", "--into", str(tmp_path / "mine"), "--from", str(tmp_path / "quiet.wav"))
+    assert (result.exit_code, "0 takes" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["..", "--into", "mine"], "expected letters or digits"),
+        (["yes", "--into", "mine", "--speaker", "a/b"], "expected letters and digits alone"),
+        (["yes", "--into", "mine", "--from", "nowhere.wav"], "nowhere.wav"),
+        (["yes", "--into", "mine", "--from", "long.wav", "--device", "1"], "--device is for microphones"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(
+    long: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], problem: str
+) -> None:
+    monkeypatch.chdir(long.parent)
+    result = record(*arguments)
+    assert result.exit_code == 2
+    assert problem in result.stderr
+    assert not list(long.parent.rglob("*_nohash_*"))
