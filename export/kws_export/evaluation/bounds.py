@@ -33,6 +33,46 @@ def lipschitz_gap_bound(alpha0: npt.ArrayLike, lipschitz: float) -> F64:
     return np.asarray(lipschitz / np.sqrt(alpha0 + 1))
 
 
+def tight_lipschitz_gap_bound(alpha: npt.ArrayLike, lipschitz: float) -> F64:
+    """L·√((1 − ‖p̂‖²)/(α₀+1)): the same with E‖p − p̂‖² as it is, not at its largest. [..., K] → [...].
+
+    Raises
+    ------
+    SettingError : an α is not above 0 or L is negative.
+    """
+    alpha = _positive(alpha, "alpha")
+    spread = np.maximum(1 - np.square(probability(alpha)).sum(axis=-1), 0)
+    return np.asarray(lipschitz_gap_bound(alpha.sum(axis=-1), lipschitz) * np.sqrt(spread))
+
+
+def remainder_bound(alpha0: npt.ArrayLike, third: npt.ArrayLike) -> F64:
+    """|R| ≤ G/(3(α₀+1)): what the gap has beyond its second-order term, G bounding the third derivative. [...] → [...].
+
+    By Taylor |R| ≤ G/6 · E‖p − p̂‖³, and ‖p − p̂‖ ≤ 2 and E‖p − p̂‖² ≤ 1/(α₀+1). Of the squared error G is 0: its gap is
+    the second-order term. Of −log p_y no G holds on the whole simplex; where p_y ≥ δ it is 2/δ³.
+
+    Raises
+    ------
+    SettingError : α₀ is not above 0 or G is negative.
+    """
+    alpha0, third = _positive(alpha0, "alpha0"), np.asarray(third, np.float64)
+    if not (third >= 0).all():
+        raise SettingError(f"third={third.min()}; expected a bound of at least 0")
+    return np.asarray(third / (3 * (alpha0 + 1)))
+
+
+def ce_second_order(alpha: npt.ArrayLike, labels: npt.ArrayLike) -> F64:
+    """The second-order term of `ce_correction`, ½·Var(p_y)/p̂_y² = (1 − p̂_y)/(2 p̂_y (α₀+1)). [..., K], [...] → [...].
+
+    Raises
+    ------
+    SettingError : an α is not above 0.
+    """
+    alpha = _positive(alpha, "alpha")
+    p = np.take_along_axis(probability(alpha), np.asarray(labels)[..., None], axis=-1)[..., 0]
+    return np.asarray((1 - p) / (2 * p * (alpha.sum(axis=-1) + 1)))
+
+
 def ce_correction(alpha: npt.ArrayLike, labels: npt.ArrayLike) -> F64:
     """Dirichlet-expected CE minus plug-in CE: (ψ(α₀) − log α₀) − (ψ(α_y) − log α_y). [..., K], int [...] → [...].
 

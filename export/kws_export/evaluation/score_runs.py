@@ -1,9 +1,10 @@
 """A run's answers on every set, in one small file: all that a report needs, without training or recordings.
 
-A file NAME.npz holds, for each set, truth and predicted (int16), entropy and vacuity (float32); for the test split also
-what the proper scoring rules need of p̂. The scores are the device's to the last bit: some variants crowd thousands of
-clips just below 1, and rounding would merge them. Of probabilities 16 significant bits are kept, which the file's
-compression makes the most of.
+A file NAME.npz holds, for each set, truth and predicted (int16), entropy and vacuity (float32); for validation and test
+also the raw logits, from which all else can be computed again; and for the test split what the proper scoring rules
+need of p̂, which files have that are older than the logits. The scores are the device's to the last bit: some variants
+crowd thousands of clips just below 1, and rounding would merge them. Of logits and probabilities 16 significant bits
+are kept, which the file's compression makes the most of.
 """
 
 import hashlib
@@ -11,12 +12,13 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from kws_edge.arrays import F32, I16, Bools
 from kws_edge.errors import SettingError
@@ -30,8 +32,10 @@ from kws_export.graph.build import build_model, run_model
 from kws_export.training.about import About
 from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
+from kws_export.training.trainer import predict
 
 FORMAT = 2
+WITH_LOGITS = ("validation", "test")
 _DROPPED_BITS = 24 - 16  # of a float32's 24 significant ones
 
 
@@ -45,6 +49,7 @@ class Answers:
     entropy, vacuity : float32 [n].
     p_truth, p_predicted, sum_p2 : float32 [n], of p̂: the true class's and the predicted class's probability, and Σ p̂².
         None where they were not kept.
+    logits : float32 [n, K], of 16 significant bits; None where they were not kept.
     """
 
     truth: I16
@@ -54,6 +59,7 @@ class Answers:
     p_truth: F32 | None = None
     p_predicted: F32 | None = None
     sum_p2: F32 | None = None
+    logits: F32 | None = None
 
     @property
     def correct(self) -> Bools:
@@ -65,13 +71,14 @@ class Answers:
         return self.vacuity if name == "vacuity" else self.entropy
 
     @classmethod
-    def of(cls, scored: Scored, *, with_probabilities: bool = False) -> "Answers":
-        """What is kept of a model's outputs."""
+    def of(cls, scored: Scored, logits: F32 | None = None, *, with_probabilities: bool = False) -> "Answers":
+        """What is kept of a model's outputs, and of the logits [n, K] behind them where they are given."""
         answers = cls(
             scored.truth.astype(np.int16),
             scored.predicted.astype(np.int16),
             scored.entropy,
             scored.vacuity,
+            logits=None if logits is None else shortened(logits),
         )
         if not with_probabilities:
             return answers
@@ -104,6 +111,7 @@ class RunScores:
     keys : set → `ClipSet.key` of what was scored.
     patterns : option of `kws-export score` → the patterns of recordings that it was given.
     sets : set → answers.
+    history : of the training, an entry an epoch as in history.jsonl; empty where it was not kept.
     """
 
     run: str
@@ -117,6 +125,7 @@ class RunScores:
     keys: dict[str, str]
     patterns: dict[str, list[str]]
     sets: dict[str, Answers]
+    history: list[dict[str, float]] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all; the same scores give the same bytes."""
@@ -145,8 +154,8 @@ class RunScores:
             raise SettingError(f"{path} has format {found}; expected {FORMAT}: score the run again")
         sets: dict[str, dict[str, Any]] = {}
         for name, array in parts.items():
-            of, _, field = name.partition("/")
-            sets.setdefault(of, {})[field] = array
+            of, _, column = name.partition("/")
+            sets.setdefault(of, {})[column] = array
         about["labels"] = tuple(about["labels"])
         return cls(**about, sets={name: Answers(**columns) for name, columns in sets.items()})
 
@@ -172,10 +181,16 @@ class Run:
         return cls(folder, checkpoint, hashlib.sha256(path.read_bytes()).hexdigest())
 
     @property
+    def history(self) -> list[dict[str, float]]:
+        """An entry an epoch."""
+        history = self.folder / "history.jsonl"
+        lines = history.read_text(encoding="utf-8").splitlines() if history.is_file() else []
+        return [json.loads(line) for line in lines]
+
+    @property
     def epochs_done(self) -> int:
         """Epochs that its history tells of."""
-        history = self.folder / "history.jsonl"
-        return len(history.read_text(encoding="utf-8").splitlines()) if history.is_file() else 0
+        return len(self.history)
 
     @property
     def is_finished(self) -> bool:
@@ -192,7 +207,7 @@ class Run:
         recipe = json.loads(json.dumps(c.recipe.to_dict()))
         return RunScores(
             self.name, c.recipe.variant, c.recipe.seed, c.recipe.epochs, c.epoch, recipe, c.labels, self.digest,
-            keys={}, patterns={}, sets={},
+            keys={}, patterns={}, sets={}, history=self.history,
         )  # fmt: skip
 
 
@@ -245,10 +260,19 @@ def score(
                 patterns={**before.patterns, **patterns},
                 sets={
                     **before.sets,
-                    clips.name: Answers.of(scored, with_probabilities=clips.name == "test"),
+                    clips.name: Answers.of(
+                        scored, _logits(run, clips, features), with_probabilities=clips.name == "test"
+                    ),
                 },
             ).save(out / f"{run.name}.npz")
             yield run, clips
+
+
+def _logits(run: Run, clips: ClipSet, features: F32) -> F32 | None:
+    """The network's logits on the sets for which they are kept."""
+    if clips.name not in WITH_LOGITS:
+        return None
+    return predict(run.checkpoint.network, torch.from_numpy(features)).numpy()
 
 
 def _model(run: Run) -> KeywordModel:

@@ -10,12 +10,15 @@ On a CPU, fast.py computes the same several times as fast.
 
 import itertools
 import math
+from typing import Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor, nn
 
 from kws_edge.model.metadata import Padding
+
+Initialisation: TypeAlias = Literal["fan_in", "xavier"]
 
 BN_EPS = 1e-3
 BN_MOMENTUM = 0.1
@@ -146,6 +149,20 @@ class MatchboxNet(nn.Module):
 def parameter_count(model: nn.Module) -> int:
     """Trainable parameters."""
     return sum(p.numel() for p in model.parameters())
+
+
+@torch.no_grad()
+def initialise_xavier(network: MatchboxNet) -> None:
+    """New random weights, uniform within ±√(6/(fan in + fan out)) as a Conv1d's tensors count them; biases stay.
+
+    Source: Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural networks".
+    """
+    for layer in network.modules():
+        if isinstance(layer, Conv):
+            nn.init.xavier_uniform_(layer.pointwise)
+            if layer.kernel > 1:
+                nn.init.xavier_uniform_(layer.depthwise[:, None])  # a view, [channels, 1, taps]
+    nn.init.xavier_uniform_(network.classifier.weight)
 
 
 def _uniform(fan_in: int, *shape: int) -> Tensor:

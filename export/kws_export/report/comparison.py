@@ -26,6 +26,7 @@ from kws_edge.model.metadata import SCORES, Score
 from kws_edge.model.selection import TOLERANCE, OperatingPoint, evaluate, operating_point, withheld
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation import metrics
+from kws_export.evaluation.gaps import Gaps
 from kws_export.evaluation.score_runs import Answers, RunScores
 from kws_export.evaluation.score_sets import NO_WORD, SNRS, noisy_name
 from kws_export.evaluation.scoring import TARGETS
@@ -80,6 +81,7 @@ def figures(run: RunScores) -> Figures:
     out.update(_probabilities(run.sets["test"]))
     out.update(_operating_points(run))
     out.update(_outside(run))
+    out.update(_theory(run))
     out.update(_halves(run.sets["test"]))
     return out
 
@@ -101,6 +103,14 @@ def _probabilities(test: Answers) -> Iterator[tuple[Key, float]]:
     yield Key("ece", "test"), metrics.expected_calibration_error(test.correct, test.p_predicted)
     yield Key("brier", "test"), float((1 - 2 * p + test.sum_p2).mean())
     yield Key("nll", "test"), float(-np.log(np.maximum(p, np.finfo(np.float64).eps)).mean())
+
+
+def _theory(run: RunScores) -> Iterator[tuple[Key, float]]:
+    """The gap between the losses on the test split's α, where the logits were kept."""
+    if run.sets["test"].logits is not None:
+        gaps = Gaps.of(run.sets["test"], run.variant)
+        for quantity, value in gaps.summary().items():
+            yield Key(quantity, "test"), value
 
 
 def _operating_points(run: RunScores) -> Iterator[tuple[Key, float]]:

@@ -9,16 +9,15 @@ from kws_edge.model.variants import COMPARED
 from kws_export.evaluation.metrics import accuracy_interval
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.report.comparison import Comparison, Estimate, Key
+from kws_export.report.conclusions import conclusions_table
+from kws_export.report.published import ACCURACY, paper_key
 from kws_export.report.report_tables import (
-    ACCURACY,
     MAIN_TARGET,
-    PUBLISHED,
     SET_TITLES,
     noisy_sets,
     outside_sets,
-    paper_key,
 )
-from kws_export.report.tables import NONE, Table, percent
+from kws_export.report.tables import percent
 
 SATURATED = 0.01
 """Share of clips from which on a crowd at 1 is told of."""
@@ -28,7 +27,9 @@ def findings(c: Comparison) -> list[str]:
     """One paragraph of markdown each."""
     return [
         *_missing(c),
+        *_conclusions(c),
         *_accuracy(c),
+        *_ties(c),
         *_selective(c),
         *_saturated(c),
         *_promises(c),
@@ -39,24 +40,6 @@ def findings(c: Comparison) -> list[str]:
     ]
 
 
-def agreement_table(c: Comparison) -> Table:
-    """The orders and gaps that the paper reports, beside ours."""
-    rows = []
-    for (v, key), (w, other) in _published_pairs():
-        paper = PUBLISHED[v][key] - PUBLISHED[w][other]
-        ours = difference(c.estimate(v, key), c.estimate(w, other)) if {v, w} <= c.runs.keys() else None
-        names = f"{v} by {key.score} less {w} by {other.score}"
-        rows.append([names, percent(key.target, 1), f"{100 * paper:+.2f}", *_compared(paper, ours)])
-    return Table(
-        "agreement",
-        "Differences that the paper's figures show, beside ours, in points",
-        "Of Acc_total on test by the paper's protocol. The sign agrees or not; `within 2σ`: ours is smaller than twice "
-        "its standard deviation over seeds, so that its sign means little. Without a second seed there is no telling.",
-        ["difference", "target", "paper", "ours", "sign"],
-        rows,
-    )
-
-
 def difference(a: Estimate | None, b: Estimate | None) -> Estimate | None:
     """Of two independent estimates; the spread of a sum of squares, None where one has no spread."""
     if a is None or b is None:
@@ -65,28 +48,40 @@ def difference(a: Estimate | None, b: Estimate | None) -> Estimate | None:
     return Estimate(a.mean - b.mean, spread, min(a.seeds, b.seeds))
 
 
-def _compared(paper: float, ours: Estimate | None) -> tuple[str, str]:
-    if ours is None:
-        return NONE, NONE
-    agrees = "agrees" if (ours.mean > 0) == (paper > 0) else "differs"
-    if ours.two_sigma is None:
-        return f"{100 * ours.mean:+.2f}", f"{agrees}, one seed"
-    within = ", within 2σ" if abs(ours.mean) < ours.two_sigma else ""
-    return f"{100 * ours.mean:+.2f} ± {100 * ours.two_sigma:.2f}", agrees + within
-
-
-def _published_pairs() -> Iterator[tuple[tuple[str, Key], tuple[str, Key]]]:
-    """At each target: every two of the published scores, in the order of the table."""
-    for target in TARGETS:
-        shown = [(v, paper_key(s, target)) for v in PUBLISHED for s in SCORES if paper_key(s, target) in PUBLISHED[v]]
-        for i, first in enumerate(shown):
-            for second in shown[i + 1 :]:
-                yield first, second
-
-
 def _missing(c: Comparison) -> Iterator[str]:
     if absent := [v for v in COMPARED if v not in c.runs]:
         yield f"Not here, since no finished run of it was scored: {', '.join(f'`{v}`' for v in absent)}."
+
+
+def _conclusions(c: Comparison) -> Iterator[str]:
+    verdicts = [row[-1].partition(":")[0] for row in conclusions_table(c).rows]
+    counts = ", ".join(f"{verdicts.count(verdict)} {text}" for verdict, text in _VERDICTS.items())
+    yield f"**The paper's conclusions.** Of {len(verdicts)} comparisons, {counts}; the table has each."
+
+
+_VERDICTS = {
+    "reproduces": "reproduce",
+    "does not": "do not",
+    "cannot be told": "cannot be told",
+    "not trained": "are of a variant that was not trained here",
+}
+
+
+def _ties(c: Comparison) -> Iterator[str]:
+    """Runs whose class was once taken from α, and whose weights are no longer there to take it from the logits."""
+    found = []
+    for some in c.runs.values():
+        for run in some:
+            test = run.sets["test"]
+            tied = int(((test.vacuity == 1) & (test.predicted == 0)).sum())
+            if tied and test.logits is None:
+                found.append(f"`{run.run}` {tied}")
+    if found:
+        yield (
+            "**Ties.** Without logits in the score file, the class of clips whose every α is 1 in float32 is the first "
+            f"word, not the likeliest: {', '.join(found)} of {c.clips('test'):,} test clips. The accuracy is lower "
+            "by as much at most; these clips are withheld before any other."
+        )
 
 
 def _accuracy(c: Comparison) -> Iterator[str]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from kws_edge.arrays import F64
 from kws_edge.model.metadata import SCORES, Score
 from kws_export.evaluation import metrics
+from kws_export.evaluation.gaps import MUCH, Gaps
 from kws_export.evaluation.score_runs import Answers
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import bounded_density, curve_at, risk_at_coverage
@@ -87,6 +88,8 @@ def all_plots(c: Comparison) -> list[Plot]:
     """The figures that the runs' sets allow, in the order of the report."""
     plots = [
         *(_thresholds_plot(score) for score in SCORES),
+        *(_gap_plots(c)),
+        *(_training_plot(c)),
         Plot(
             "risk-coverage",
             "Error rate among the surest clips of the test split, by share accepted; mean over seeds, bands ± 2σ. "
@@ -170,8 +173,9 @@ def _band(ax: "Axes", x: npt.ArrayLike, runs: F64, *, colour: str, style: str, l
 def _thresholds_plot(score: Score) -> Plot:
     return Plot(
         f"thresholds-{score}",
-        f"What a threshold on {score} gives on the test split: accuracy of what is accepted, and the share of all "
-        "clips that is accepted and right. Mean over seeds, bands ± 2σ. Where the two meet, everything is accepted.",
+        f"What a threshold on {score} gives on the test split: accuracy of what is accepted, the share of all "
+        "clips that is accepted (coverage, as the paper draws it), and the share that is accepted and right "
+        "(Acc_total). Mean over seeds, bands ± 2σ.",
         lambda figure, c: thresholds(figure, c, score),
     )
 
@@ -188,8 +192,87 @@ def thresholds(figure: "Figure", c: Comparison, score: Score) -> None:
             total = np.array([curve.total_accuracy for curve in curves])
             _band(ax, grid, 100 * accepted, colour=BLUE, style="-", label="accuracy of what is accepted")
             _band(ax, grid, 100 * total, colour=ORANGE, style="--", label="accepted and right, of all")
+            coverage = np.array([curve.coverage for curve in curves])
+            _band(ax, grid, 100 * coverage, colour=GREEN, style=":", label="accepted, of all")
             ax.set_ylim(60, 100.6)
             ax.set_xlim(0, 1)
+
+
+# ---- the gap between the losses
+
+
+def _gap_plots(c: Comparison) -> Iterator[Plot]:
+    if any(_gaps(c, v) for v in c.runs):
+        yield Plot(
+            "gap-ce",
+            "Dirichlet-expected less plug-in cross-entropy on the test split over α₀, both axes logarithmic: medians "
+            "of 24 bins of equal count. The bound is (1 + 1/p̂_y)/α₀ clip by clip; the remainder is what the second "
+            "order leaves.",
+            lambda figure, comparison: gaps(figure, comparison, _CE_LINES, "cross-entropy, nats"),
+        )
+        yield Plot(
+            "gap-mse",
+            "The same of the squared error, with the two Lipschitz bounds, L = 2√2.",
+            lambda figure, comparison: gaps(figure, comparison, _MSE_LINES, "squared error"),
+        )
+
+
+_CE_LINES = (
+    ("ce", BLUE, "-", "gap"),
+    ("ce_bound", ORANGE, "--", "its bound"),
+    ("ce_remainder", GREEN, ":", "remainder |R|"),
+    ("ce_remainder_bound", GREY, "-.", "G/(3(α₀+1))"),
+)
+_MSE_LINES = (
+    ("mse", BLUE, "-", "gap"),
+    ("mse_tight", ORANGE, "--", "tight Lipschitz bound"),
+    ("mse_loose", GREY, "-.", "loose Lipschitz bound"),
+)
+
+
+def _gaps(c: Comparison, variant: str) -> list[Gaps]:
+    return [Gaps.of(test, variant) for test in _tests(c, variant) if test.logits is not None]
+
+
+def gaps(figure: "Figure", c: Comparison, lines: tuple[tuple[str, str, str, str], ...], y: str) -> None:
+    """A gap and its bounds over α₀; a panel stays empty where no logits were kept."""
+    with _panels(figure, c, "Dirichlet-expected less plug-in loss, test split", "α₀", y) as axes:
+        for variant, ax in axes.items():
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            found = _gaps(c, variant)
+            if not found:
+                continue
+            alpha0 = np.concatenate([g.alpha0 for g in found])
+            bins = np.array_split(np.argsort(alpha0), 24)
+            middle = [np.median(alpha0[b]) for b in bins]
+            for name, colour, style, label in lines:
+                values = np.concatenate([getattr(g, name) for g in found])
+                ax.plot(middle, [np.median(values[b]) for b in bins], color=colour, linestyle=style, label=label)
+            ax.axvline(MUCH, color=GREY, linewidth=0.6)
+
+
+# ---- training
+
+
+def _training_plot(c: Comparison) -> Iterator[Plot]:
+    if all(run.history for runs in c.runs.values() for run in runs):
+        yield Plot(
+            "training",
+            "Accuracy on validation and on the augmented training clips by epoch; mean over seeds, bands ± 2σ.",
+            training,
+        )
+
+
+def training(figure: "Figure", c: Comparison) -> None:
+    """Accuracy over epochs."""
+    lines = (("validation_accuracy", BLUE, "-", "validation"), ("train_accuracy", ORANGE, "--", "training, augmented"))
+    with _panels(figure, c, "Training", "epoch", "accuracy, %") as axes:
+        for variant, ax in axes.items():
+            for name, colour, style, label in lines:
+                runs = np.array([[epoch[name] for epoch in run.history] for run in c.runs[variant]])
+                _band(ax, range(1, runs.shape[1] + 1), 100 * runs, colour=colour, style=style, label=label)
+            ax.set_ylim(50, 100)
 
 
 # ---- densities

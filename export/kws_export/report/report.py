@@ -10,7 +10,7 @@ from pathlib import Path
 from kws_edge.errors import SettingError
 from kws_export.evaluation.score_runs import RunScores
 from kws_export.report.comparison import Comparison
-from kws_export.report.findings import agreement_table, findings
+from kws_export.report.findings import findings
 from kws_export.report.plots import Plot, all_plots
 from kws_export.report.report_tables import all_tables
 from kws_export.report.tables import Table
@@ -26,7 +26,7 @@ def load_scores(folder: Path) -> list[RunScores]:
 
 def write_report(c: Comparison, out: Path, step: Callable[[], None] = lambda: None) -> None:
     """Write everything; `step` is called after each plot."""
-    tables = [*all_tables(c), agreement_table(c)]
+    tables = all_tables(c)
     plots = all_plots(c)
     (out / "tables").mkdir(parents=True, exist_ok=True)
     for table in tables:
@@ -59,7 +59,9 @@ def page(c: Comparison, tables: list[Table], plots: list[Plot], name: str) -> st
 
 
 SECTIONS = (
-    ("The paper's table", ("accuracy", "agreement", "thresholds-entropy", "thresholds-vacuity", "risk-coverage")),
+    ("The paper's table", ("accuracy", "conclusions", "thresholds-entropy", "thresholds-vacuity", "risk-coverage")),
+    ("Theory: the gap between the losses", ("theory", "gap-ce", "gap-mse")),
+    ("Training", ("training",)),
     ("Ranking of errors, and probabilities", ("quality", "density-entropy", "density-vacuity", "reliability")),
     ("Does a promise made on validation hold on test?", ("promise", "conservative", "halves")),
     ("Two thresholds", ("two-thresholds",)),

@@ -13,13 +13,16 @@ from kws_edge.model.metadata import Metadata
 from kws_edge.model.variants import Variant, get_variant
 from kws_export.graph.read import load_network
 from kws_export.network.fast import FastMatchboxNet
-from kws_export.network.matchboxnet import MatchboxNet
+from kws_export.network.matchboxnet import MatchboxNet, initialise_xavier
 from kws_export.training.recipe import Recipe
 
 
 def new_network(recipe: Recipe, labels: Sequence[str], front_end: FrontEnd) -> MatchboxNet:
     """The network that a recipe describes, with random weights."""
-    return FastMatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding, recipe.channels)
+    network = FastMatchboxNet(len(labels), recipe.repeat, front_end.n_mfcc, recipe.padding, recipe.channels)
+    if recipe.initialisation == "xavier":
+        initialise_xavier(network)
+    return network
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from kws_edge.model.metadata import Padding
 from kws_edge.model.variants import get_variant
 from kws_export.data.augment import Augmentation
 from kws_export.data.negatives import NegativeMix
+from kws_export.network.matchboxnet import Initialisation
 from kws_export.training.about import About
 
 
@@ -58,6 +59,7 @@ class Recipe:
     min_clips : see `labels`.
     repeat, channels : R and C of MatchboxNet-3xRxC; channels in multiples of 16.
     padding : "same", or "valid" for a network that a stream computes hop by hop; see `MatchboxNet`.
+    initialisation : of random weights: "fan_in", torch's own for convolutions, or "xavier", NeMo's.
     epochs, batch : length of the run, clips per optimiser step over all processes.
     seed : of the weights, the sampling and the augmentation.
     balance : 0 draws clips as they come, 1 draws every word equally often, between them by n^(1 - balance).
@@ -82,6 +84,7 @@ class Recipe:
     repeat: int = 1
     channels: int = 64
     padding: Padding = "same"
+    initialisation: Initialisation = "fan_in"
     epochs: int = 200
     batch: int = 128
     seed: int = 1
@@ -219,6 +222,10 @@ def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
 
 
 _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    Initialisation: (
+        f"one of {', '.join(get_args(Initialisation))}",
+        lambda value: value in get_args(Initialisation),
+    ),
     Padding: (f"one of {', '.join(get_args(Padding))}", lambda value: value in get_args(Padding)),
     str: ("a text", lambda value: isinstance(value, str)),
     int: ("a whole number", _is_whole),

@@ -10,10 +10,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor, nn
 
+from kws_edge.model.features import FrontEnd
 from kws_export.kernels import compiled as kernels
 from kws_export.kernels import trunk
 from kws_export.network.fast import FastMatchboxNet, stages
-from kws_export.network.matchboxnet import BN_EPS, MatchboxNet, Padding, parameter_count
+from kws_export.network.matchboxnet import BN_EPS, MatchboxNet, Padding, initialise_xavier, parameter_count
+from kws_export.training.checkpoint import new_network
+from kws_export.training.recipe import Recipe
 
 needs_kernels = pytest.mark.skipif(kernels.library() is None, reason="needs a C compiler (cc)")
 
@@ -251,3 +254,23 @@ def test_the_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert kernels.compiled() == path
     assert path.stat().st_mtime_ns == written
     assert list(path.parent.iterdir()) == [path]  # and nothing half-written stays behind
+
+
+def test_xavier_weights_reach_as_far_as_fan_in_and_fan_out_say() -> None:
+    torch.manual_seed(0)
+    network = MatchboxNet(20)
+    initialise_xavier(network)
+    widest = {"prologue.depthwise": 11 * 64 + 11, "prologue.pointwise": 64 + 128, "classifier.weight": 128 + 20}
+    for name, fans in widest.items():
+        reach = network.get_parameter(name).abs().max().item()
+        assert reach == pytest.approx((6 / fans) ** 0.5, rel=0.02)
+
+
+def test_a_recipe_chooses_how_weights_begin() -> None:
+    spreads = {}
+    for how in ("fan_in", "xavier"):
+        torch.manual_seed(0)
+        recipe = Recipe(name="x", variant="softmax", initialisation=how)  # type: ignore[arg-type]
+        spreads[how] = new_network(recipe, list("abc"), FrontEnd()).prologue.pointwise.std().item()
+    assert spreads["fan_in"] == pytest.approx(1 / 64**0.5 / 3**0.5, rel=0.05)
+    assert spreads["xavier"] == pytest.approx((6 / 192) ** 0.5 / 3**0.5, rel=0.05)

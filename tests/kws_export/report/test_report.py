@@ -5,6 +5,7 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,9 +20,11 @@ from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
 from kws_export.report import plots, report_tables
 from kws_export.report.comparison import Comparison, Estimate, Key, PairGain
-from kws_export.report.findings import agreement_table, difference, findings
+from kws_export.report.conclusions import CLAIMS, Claim, conclusions_table, verdict
+from kws_export.report.findings import difference, findings
+from kws_export.report.published import ACCURACY, PUBLISHED, paper_key
 from kws_export.report.report import page
-from kws_export.report.report_tables import ACCURACY, PUBLISHED, all_tables, paper_key
+from kws_export.report.report_tables import all_tables
 from kws_export.report.tables import Table, mean, percent, spread
 
 RUNS = [score_files.run("edl_ce"), *(score_files.run("softmax", seed) for seed in (1, 2))]
@@ -101,20 +104,23 @@ def test_the_papers_table_has_ours_and_the_published_figures_below() -> None:
     table = report_tables.accuracy_table(known({"softmax": [0.96, 0.97], "edl_ce": [0.955]}))
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["`softmax`"][:2] == ["2", "96.50 ± 1.41"]
-    assert rows["softmax, paper"] == ["–", "97.21", "96.47", "94.50", "88.41", "95.54", "86.57", "62.00"]
+    assert rows["softmax, paper"][:4] == ["5", "97.21 ± 0.18", "96.47 ± 0.59", "94.50 ± 1.23"]
+    assert rows["softmax, paper"][4:] == ["88.41 ± 2.39", "95.54 ± 1.38", "86.57 ± 2.93", "62.00 ± 17.09"]
     assert rows["`edl_ce`"] == ["1", "95.50 †", *["90.00 †"] * 6]
-    assert len(rows) == 3
+    assert len(rows) == 4
 
 
 def test_the_published_figures_are_the_papers() -> None:
-    assert PUBLISHED["softmax_kl"] == {
-        paper_key("vacuity", t): value for t, value in zip(TARGETS, (0.9571, 0.9413, 0.8036), strict=True)
-    }
-    assert PUBLISHED["softmax"][ACCURACY] == 0.9721
+    assert len(PUBLISHED) == 9
+    assert all(len(row) == 7 for row in PUBLISHED.values())
+    assert PUBLISHED["softmax"][ACCURACY] == pytest.approx((0.9721, 0.0018, 5))
+    softmax_kl = [PUBLISHED["softmax_kl"][paper_key("vacuity", t)].mean for t in TARGETS]
+    assert softmax_kl == pytest.approx([0.9571, 0.9413, 0.8036])
+    assert PUBLISHED["plugin_mse"][paper_key("vacuity", 0.99)].mean == pytest.approx(0.9486)
 
 
 def test_every_row_fits_its_head(comparison: Comparison) -> None:
-    for table in [*all_tables(comparison), agreement_table(comparison)]:
+    for table in all_tables(comparison):
         assert {len(row) for row in table.rows} == {len(table.head)}, table.name
 
 
@@ -204,33 +210,51 @@ def test_only_clear_differences_of_two_thresholds_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "verdict"),
+    ("kind", "points", "expected"),
     [
-        ([0.96, 0.961], "agrees"),
-        ([0.92, 0.921], "differs"),
-        ([0.96, 0.86], "differs, within 2σ"),
-        ([0.96], "agrees, one seed"),
+        ("larger", [1.0, 1.2, 0.9], "reproduces"),
+        ("larger", [-1.0, -1.2, -0.9], "does not"),
+        ("larger", [1.0, -1.2, 0.9], "cannot be told"),
+        ("same", [0.1, -0.1, 0.0], "reproduces"),
+        ("same", [5.1, 5.0, 4.9], "does not"),
+        ("same", [-5.1, -5.0, -4.9], "does not"),
+        ("same", [0.1, -4.0, 4.0], "cannot be told"),
     ],
 )
-def test_an_order_of_the_paper_agrees_or_not_and_may_be_within_the_spread(ours: list[float], verdict: str) -> None:
-    c = known({"softmax": [0.96] * len(ours)})
-    for i, value in enumerate(ours):  # entropy ahead of vacuity at 99.0, which is 0.93
-        c.figures[f"softmax-{i + 1}"][paper_key("entropy", 0.99)] = value
-        c.figures[f"softmax-{i + 1}"][paper_key("vacuity", 0.99)] = 0.93
-    row = agreement_table(c).rows[0]
-    assert row[:3] == ["softmax by entropy less softmax by vacuity", "99.0", "+0.93"]
-    assert row[-1] == verdict
+def test_a_conclusion_is_judged_by_paired_tests_over_seeds(kind: Any, points: list[float], expected: str) -> None:
+    assert verdict(kind, np.array(points) / 100) == expected
+
+
+def row_of(c: Comparison, claim: Claim) -> list[str]:
+    return list(conclusions_table(c).rows[CLAIMS.index(claim)])
+
+
+SOFTMAX_KL = next(claim for claim in CLAIMS if claim.text == "KL costs softmax accuracy")
+
+
+def test_a_conclusions_row_has_the_papers_difference_and_ours_paired_by_seed() -> None:
+    row = row_of(known({"softmax": [0.96, 0.95, 0.97], "softmax_kl": [0.95, 0.94, 0.959]}), SOFTMAX_KL)
+    assert row[:3] == ["KL costs softmax accuracy", "+0.37 ± 0.25", "+1.03 ± 0.12"]
+    assert row[3:] == ["0.001", "reproduces"]
+
+
+def test_one_seed_tells_nothing_and_an_untrained_variant_is_said_to_be_untrained() -> None:
+    one = row_of(known({"softmax": [0.96], "softmax_kl": [0.95, 0.94]}), SOFTMAX_KL)
+    assert one[2:] == ["+1.00 †", "–", "cannot be told: one seed"]
+    assert row_of(known({"softmax": [0.96, 0.97]}), SOFTMAX_KL)[2:] == ["–", "–", "not trained"]
+
+
+def test_pairs_that_differ_in_the_loss_alone_are_compared_though_the_paper_does_not() -> None:
+    pairs = {(claim.first[0], claim.second[0]) for claim in CLAIMS if not claim.from_paper}
+    assert {("plugin_ce_kl", "edl_ce"), ("plugin_mse_kl", "edl_mse"), ("plugin_ce", "edl_ce_no_kl")} <= pairs
+    rows = conclusions_table(known({"softmax": [0.9]})).rows
+    assert all(row[1] == "–" for claim, row in zip(CLAIMS, rows, strict=True) if not claim.from_paper)
 
 
 def test_a_differences_spread_is_the_root_of_the_sum_of_squares() -> None:
     assert difference(Estimate(0.5, 0.03, 3), Estimate(0.2, 0.04, 2)) == (pytest.approx(0.3), pytest.approx(0.05), 2)
     assert difference(Estimate(0.5, 0.03, 3), Estimate(0.2, None, 1)) == (pytest.approx(0.3), None, 1)
     assert difference(None, Estimate(0.2, None, 1)) is None
-
-
-def test_a_comparison_that_is_not_here_is_left_open() -> None:
-    rows = agreement_table(known({"softmax": [0.96]})).rows
-    assert ["–", "–"] in [row[-2:] for row in rows]  # with softmax_kl
 
 
 # ---- the page
@@ -243,7 +267,7 @@ def test_the_page_links_to_files_that_are_there_and_shows_every_table_and_plot(
     links = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert {Path(link).stem for link in links} == {p.name for p in plots.all_plots(comparison)}
     assert all((written / link).is_file() for link in links)
-    for table in [*all_tables(comparison), agreement_table(comparison)]:
+    for table in all_tables(comparison):
         assert table.to_markdown() in text
         for kind in ("csv", "tex"):
             assert (written / "tables" / f"{table.name}.{kind}").stat().st_size > 0
