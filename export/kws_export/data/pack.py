@@ -21,10 +21,10 @@ import numpy as np
 from kws_edge.arrays import I16
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import is_audio, load
+from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.negatives import between
-from kws_export.data.splits import as_float, as_int16
 
 Codec = Literal["int16", "opus"]
 Kind = Literal["speech", "words", "sounds"]

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kws_edge.model.metadata import Metadata
 from kws_edge.tuning.calibration import Point
 from kws_edge.tuning.evaluation import Report, seconds_to_show
 from kws_export.data.pack import Source
+from kws_export.training.about import About
 from kws_export.voices import Engine
 from kws_export.wake.material import Material, Saying, speech_hours
 from kws_export.wake.settings import WakeSettings
@@ -22,7 +24,6 @@ class Provenance:
     Attributes
     ----------
     start : the model whose weights it began with.
-    start_attribution : whom that model names.
     command : what makes it again.
     data : one line: the takes of the words.
     takes : of the words, in training.
@@ -33,7 +34,6 @@ class Provenance:
     """
 
     start: str
-    start_attribution: str
     command: str
     data: str
     takes: int
@@ -43,17 +43,16 @@ class Provenance:
     recordings: str = ""
 
     @property
-    def licence(self) -> str:
-        """Of the weights."""
-        return LICENCE
+    def start_name(self) -> str:
+        """The start as it ships."""
+        return f"models/{Path(self.start).name}"
 
     @property
-    def attribution(self) -> str:
-        """Everyone that the licences ask to be named."""
-        named = [self.start_attribution, *self.voices]
-        named += [f"{s.name}: {s.attribution} ({s.licence})" for s in self.sources]
+    def about(self) -> About:
+        """For the model's file; whoever is to be named for the first weights is added there."""
+        named = [*self.voices, *(f"{s.name}: {s.attribution} ({s.licence})" for s in self.sources)]
         named += [self.recordings] if self.recordings else []
-        return "; ".join(text.rstrip(".;") for text in named) + "."
+        return About(self.data, LICENCE, "; ".join(text.rstrip(".;") for text in named) + ".")
 
 
 def provenance(
@@ -64,7 +63,6 @@ def provenance(
     sources: Sequence[Source],
     *,
     start: str,
-    start_attribution: str,
     command: str,
     recordings: str,
 ) -> Provenance:
@@ -80,7 +78,6 @@ def provenance(
     hours = f"{speech_hours(training):.1f} h of speech to train with, {speech_hours(held_out):.1f} h held out"
     return Provenance(
         start=start,
-        start_attribution=start_attribution,
         command=command,
         data="; ".join(lines),
         takes=len(training.words),
@@ -160,7 +157,7 @@ def wake_card(
             "",
             f"- {made_from.data}",
             f"- {made_from.negatives}",
-            f"- first weights: `{made_from.start}`; {settings.epochs} epochs of {settings.steps} steps, the best is "
+            f"- first weights: `{made_from.start_name}`; {settings.epochs} epochs of {settings.steps} steps, the best is "
             f"{metadata.training['best_epoch']}; seed {settings.seed}",
             *(f"- {voice}" for voice in made_from.voices),
             *([f"- {made_from.recordings}"] if made_from.recordings else []),

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from kws_edge.arrays import F32, F64, I16, I64
 from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.tuning.soundscape import compose, joined
 from kws_export.data.features import window_features
-from kws_export.data.splits import as_float
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.wake.material import Material, Saying
 

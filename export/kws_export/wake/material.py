@@ -10,10 +10,10 @@ import numpy as np
 from kws_edge.arrays import I16
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import is_audio, load
+from kws_edge.audio.pcm import as_int16
 from kws_edge.errors import SettingError
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.pack import Pack, Piece
-from kws_export.data.splits import as_int16
 from kws_export.voices.files import folder_name
 
 HELD_OUT = 0.2

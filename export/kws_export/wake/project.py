@@ -89,8 +89,7 @@ class WakeProject:
         network, line = load_best(best, len(self.settings.labels) + 2, self.front_end)
         made_from = provenance(
             self.settings, self.engines, training, held_out, self.negatives.sources,
-            start=f"models/{self.start.name}", start_attribution=load_model(self.start)[1].attribution,
-            command=self.command, recordings=self.note,
+            start=str(self.start), command=self.command, recordings=self.note,
         )  # fmt: skip
         progress.start("calibration", None)
         windows = Windows(held_out, self.settings.labels, self.front_end, self.settings.seed)

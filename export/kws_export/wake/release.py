@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kws_edge.arrays import F32, I16
+from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata, Score
@@ -21,7 +22,6 @@ from kws_edge.tuning.evaluation import Report, seconds_to_show
 from kws_edge.tuning.plot import det_plot
 from kws_edge.tuning.soundscape import Word, compose, joined
 from kws_export.data.features import window_features
-from kws_export.data.splits import as_float
 from kws_export.evaluation.scoring import calibrate, score_clips
 from kws_export.graph.build import build_model, build_step_model, run_model, save_model
 from kws_export.network.matchboxnet import MatchboxNet
@@ -85,12 +85,10 @@ def release(
     )  # fmt: skip
     checkpoint = Checkpoint(network, recipe, labels, windows.front_end, best["epoch"])
     features, truth = _clips(held_out, windows)
-    training = {"data": provenance.data, "clips": {"training": provenance.takes}, "negatives": provenance.negatives}
-    draft = replace(
-        uncalibrated_metadata(checkpoint, SCORE, training),
-        licence=provenance.licence,
-        attribution=provenance.attribution,
-    )
+    training = {"clips": {"training": provenance.takes}, "negatives": provenance.negatives}
+    draft = uncalibrated_metadata(checkpoint, SCORE, training, provenance.about)
+    named = {**recipe.to_dict(), "start": provenance.start_name}  # without the folders of this machine
+    draft = replace(draft, training={**draft.training, "recipe": named})
     model = run_model(build_model(network, draft))
     import torch
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from kws_edge.audio.pcm import as_float
 from kws_edge.errors import KwsEdgeError, SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import get_variant
-from kws_export.data.splits import as_float
 from kws_export.graph.read import load_network, measure_statistics
 from kws_export.network.fast import FastMatchboxNet
 from kws_export.network.matchboxnet import MatchboxNet

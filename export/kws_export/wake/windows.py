@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kws_edge.arrays import F32, I16
+from kws_edge.audio.pcm import as_float
 from kws_edge.model.features import FrontEnd
 from kws_export.data.augment import (
     Augmentation,
@@ -23,7 +24,6 @@ from kws_export.data.augment import (
 )
 from kws_export.data.features import window_features
 from kws_export.data.negatives import stretch
-from kws_export.data.splits import as_float
 from kws_export.wake.material import Material, Saying
 
 AUGMENTATION = Augmentation(
