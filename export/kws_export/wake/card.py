@@ -157,8 +157,8 @@ def wake_card(
             "",
             f"- {made_from.data}",
             f"- {made_from.negatives}",
-            f"- first weights: `{made_from.start_name}`; {settings.epochs} epochs of {settings.steps} steps, the best is "
-            f"{metadata.training['best_epoch']}; seed {settings.seed}",
+            f"- first weights: `{made_from.start_name}`; {settings.epochs} epochs of {settings.steps} steps, the best "
+            f"is {metadata.training['best_epoch']}; seed {settings.seed}",
             *(f"- {voice}" for voice in made_from.voices),
             *([f"- {made_from.recordings}"] if made_from.recordings else []),
             "",

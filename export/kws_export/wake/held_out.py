@@ -37,6 +37,8 @@ MOST_WORDS = 120
 """Of each wake word, in each condition."""
 MOST_SPEECH = 2.0
 """Hours."""
+PEOPLE = 20
+"""Held-out takes by people that are enough to judge by them alone."""
 REAL_WEIGHT = 4.0
 """A person's take counts for so many of a voice's."""
 RATES = (0.5, 1.0, 2.0)
@@ -85,7 +87,7 @@ class HeldOut:
         Near-misses are no part of it: said one after the other, they would fire more often than a day of speech does.
         """
         self.labels, self.limit = tuple(labels), limit
-        sayings = chosen(material.words, self.labels, seed)
+        sayings = chosen(material.words, self.labels, seed, enough=PEOPLE)
         backgrounds = {"in silence": None, "over sounds": material.sounds, "over speech": material.speech}
         self.words = {
             name: _word_stream(sayings, self.labels, front_end, background, seed)

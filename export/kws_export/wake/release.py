@@ -30,7 +30,7 @@ from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
 from kws_export.training.recipe import Recipe
 from kws_export.wake.card import Provenance, wake_card
-from kws_export.wake.held_out import SNR, chosen
+from kws_export.wake.held_out import PEOPLE, SNR, chosen
 from kws_export.wake.material import Material
 from kws_export.wake.settings import WakeSettings
 from kws_export.wake.training import SILENCE, UNKNOWN, VARIANT
@@ -40,8 +40,6 @@ SCORE: Score = "entropy"
 SMOOTHINGS = (0.2, 0.3, 0.5)
 WORDS = 200
 """Of each wake word, in each condition."""
-PEOPLE = 20
-"""Held-out takes by people that are enough to calibrate on them alone."""
 WINDOWS = 600
 """With a word and without, each, for the thresholds of single clips."""
 CURVE_UNTIL = 20.0
