@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import click
 
-from kws_edge.cli.text import one_line
 from kws_edge.errors import KwsEdgeError
+from kws_edge.text import one_line
 
 _COMMANDS: Final = (
     "bench",

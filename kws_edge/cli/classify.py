@@ -15,8 +15,8 @@ import click
 
 from kws_edge.cli.channel import channel_option
 from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
-from kws_edge.cli.text import one_line
 from kws_edge.errors import AudioError
+from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel

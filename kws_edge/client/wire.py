@@ -24,6 +24,7 @@ from kws_edge.errors import AudioError, SettingError, lacking
 from kws_edge.model.prediction import Prediction, Reason
 from kws_edge.stream.events import Event
 from kws_edge.stream.spotter import Snapshot, State
+from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     import httpx
@@ -35,6 +36,9 @@ TIMEOUT: Final = 30.0  # s, for an answer, and for a connection
 MOST_ANSWER: Final = 2**24  # bytes of an answer
 FINISH: Final = json.dumps({"type": "finish"})
 END: Final = object()
+
+_PING_TIMEOUT: Final = 300.0
+"""Seconds for a pong, which waits behind audio where the server falls behind: then it is slow, and has not gone."""
 
 _CLOSE_TIMEOUT: Final = 1.0  # s, for the server to answer the close of a stream
 
@@ -134,6 +138,7 @@ class Address:
             "open_timeout": self.timeout,
             "close_timeout": _CLOSE_TIMEOUT,
             "compression": None,
+            "ping_timeout": _PING_TIMEOUT,
             "proxy": self.proxy,
         }
 
@@ -164,7 +169,7 @@ class Request(Generic[T]):
         """What the response and its bytes say, or the error that they tell of."""
         url = str(response.url.copy_with(query=None))
         try:
-            body = None if "Content-Encoding" in response.headers else json.loads(raw)
+            body = None if "Content-Encoding" in response.headers else plain(json.loads(raw))
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict) or not (response.is_success or "type" in body):
@@ -286,6 +291,19 @@ def messages(block: Block, hello: Hello) -> Iterator[bytes | str]:
         yield block.samples[i : i + size].astype("<f4").tobytes()
 
 
+def plain(value: Any) -> Any:
+    """What JSON holds, its texts without what would move a terminal's cursor or end a line: a server may be hostile."""
+    match value:
+        case str():
+            return one_line(value)
+        case list():
+            return [plain(item) for item in value]
+        case dict():
+            return {one_line(key): plain(item) for key, item in value.items()}
+        case _:
+            return value
+
+
 def read(text: str | bytes) -> Any:
     """A message of a stream: a Hello, a Snapshot, an Event or `END`; None for what a later version may send.
 
@@ -294,7 +312,7 @@ def read(text: str | bytes) -> Any:
     AudioError, SettingError, ServerError : it is an error, or cannot be understood.
     """
     try:
-        message = json.loads(text)
+        message = plain(json.loads(text))
         match message["type"]:
             case "hello":
                 return _made(Hello, message)
@@ -311,7 +329,7 @@ def read(text: str | bytes) -> Any:
                 problem, after = message["problem"], message.get("retry_after")
             case _:
                 return None
-    except (KeyError, TypeError, ValueError) as e:
+    except (KeyError, TypeError, ValueError, RecursionError) as e:
         raise another_version(e) from None
     raise error_of(problem, after)
 

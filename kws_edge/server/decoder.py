@@ -36,7 +36,7 @@ class Decoder:
     """Decodes one file at a time in a process of its own, which is started anew where it has died."""
 
     def __init__(self, *, max_seconds: float, max_samples: float, max_body: int, timeout: float) -> None:
-        """Start it; the limits are for each file, the timeout in seconds."""
+        """Start it; the limits are for each file, the timeout in seconds of processor time."""
         self._limits = max_seconds, max_samples, timeout
         self._timeout, self._max_body = timeout, max_body
         self._process: subprocess.Popen[bytes] | None = None
@@ -93,8 +93,10 @@ class Decoder:
         process.kill()
         status = process.wait()
         self.close()
-        if hasattr(signal, "SIGALRM") and status == -signal.SIGALRM:
-            return AudioError(f"{name}: not decoded within {self._timeout:g} s; expected a shorter or simpler file")
+        if hasattr(signal, "SIGPROF") and status == -signal.SIGPROF:
+            return AudioError(
+                f"{name}: not decoded within {self._timeout:g} s of processor time; expected a shorter or simpler file"
+            )
         _log.error(f"a decoder ended with exit code {status} in the middle of a file, and is started anew")
         return AudioError(f"{name}: its decoder failed; expected a sound file, as ffmpeg writes one anew")
 
@@ -155,17 +157,17 @@ def _decode(
 
 
 def _at_most(seconds: float) -> contextlib.AbstractContextManager[None]:
-    """End this process when so much time has passed, in whatever C it is; elsewhere than on POSIX there is no limit."""
+    """End this process when it took so much processor time, in whatever C it is; without POSIX there is no limit."""
     return _alarm(seconds) if hasattr(signal, "setitimer") else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Any:
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _shut_in(max_body: int) -> None:

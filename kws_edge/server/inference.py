@@ -27,6 +27,9 @@ from kws_edge.server.decoder import Decoder
 from kws_edge.server.fairness import FairQueue
 from kws_edge.server.http.problems import ProblemError
 
+_DECODING: Final = 0.25
+"""Of the time for a request, how much of a processor's one file may take: others wait for the thread meanwhile."""
+
 _SLICE: Final = 0.05
 """Seconds after which a thread begins nothing more of what it was handed, so that others have their turn."""
 
@@ -104,7 +107,12 @@ class InferencePool:
         self._decoders: queue.LifoQueue[Decoder] = queue.LifoQueue()
         for _ in range(workers):
             self._decoders.put(
-                Decoder(max_seconds=max_seconds, max_samples=max_samples, max_body=max_body, timeout=timeout)
+                Decoder(
+                    max_seconds=max_seconds,
+                    max_samples=max_samples,
+                    max_body=max_body,
+                    timeout=timeout * _DECODING,
+                )
             )
         self._batch_sizes, self._tell_waiting = batch_sizes, tell_waiting
         self._clips: FairQueue[_Job] = FairQueue()

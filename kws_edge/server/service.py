@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from starlette.requests import HTTPConnection
 
@@ -16,12 +17,15 @@ from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 from kws_edge.server.http.connections import client_of
-from kws_edge.server.http.limits import Places, RateLimiter
+from kws_edge.server.http.limits import Pace, Places, RateLimiter
 from kws_edge.server.http.problems import ProblemError
 from kws_edge.server.http.wording import shortened
 from kws_edge.server.inference import InferencePool
 from kws_edge.server.observe import Metrics
 from kws_edge.server.settings import Settings
+
+_MOST_MESSAGES: Final = 2_500
+"""Of one client's streams in a second: 50 that send every 20 ms; more wait for the next."""
 
 KEY_SUBPROTOCOL: Final = "kws-edge.key."
 """A browser cannot set headers on a WebSocket: it offers a subprotocol, this with the key after it."""
@@ -52,6 +56,7 @@ class Service:
     draining: bool = False
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     open_streams: set[asyncio.Task[Any]] = field(default_factory=set)
+    _paces: WeakValueDictionary[str, Pace] = field(default_factory=WeakValueDictionary)
 
     @classmethod
     def start(cls, settings: Settings, metrics: Metrics) -> "Service":
@@ -96,6 +101,13 @@ class Service:
         service = connection.app.state.service
         assert isinstance(service, cls)
         return service
+
+    def pace(self, client: str) -> Pace:
+        """The pace that all streams of a client share, for as long as there are any."""
+        found = self._paces.get(client)
+        if found is None:
+            found = self._paces[client] = Pace(_MOST_MESSAGES)
+        return found
 
     @property
     def default_model(self) -> KeywordModel:

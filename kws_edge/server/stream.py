@@ -53,9 +53,9 @@ CLOSE_CODES: Final[Mapping[str, int]] = {
 _MAX_GAP: Final = 3600  # s; after a longer one a new stream is as good
 _MAX_COMMAND: Final = 1_024  # characters of a text message
 _MOST_RUNS: Final = 16  # of the network in one step, after which others have their turn
-_MOST_MESSAGES: Final = 1_000  # handled of one stream in a second; more wait for the next
 _SLOW: Final = 1.0  # s of live audio that waits, from which on its client is told
 _SLOW_AGAIN: Final = 2.0  # s between two messages of that
+_LOOK_AGAIN: Final = 0.5  # s between two looks how much waits
 
 router = APIRouter()
 _log = logging.getLogger("kws_edge.server")
@@ -156,7 +156,7 @@ class _Session:
         )
         self._pcm = Pcm(p.rate, p.encoding)
         self._pending: F32 = np.empty(0, np.float32)  # samples at 16 kHz that are still to be looked at
-        self._pace = _Pace(_MOST_MESSAGES)
+        self._pace = service.pace(client)
         self._lag = _Lag(p.rate * self._pcm.width, websocket.scope.get("extensions", {}).get(WAITING))
         self._hello = {
             "type": "hello",
@@ -330,21 +330,6 @@ class Pcm:
         return self._resampler.finish()
 
 
-class _Pace:
-    """So many messages a second; a flood of tiny ones would keep the event loop from all else."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._count, self._began = most, 0, 0.0
-
-    async def wait(self) -> None:
-        """Count one, and wait where it is one too many; in any case others have their turn."""
-        now = asyncio.get_running_loop().time()
-        if now - self._began >= 1:
-            self._count, self._began = 0, now
-        self._count += 1
-        await asyncio.sleep(0 if self._count < self._most else self._began + 1 - now)
-
-
 class _Lag:
     """How much live audio waits. A client that sends a recording as fast as it can is ahead, and does not wait."""
 
@@ -352,7 +337,7 @@ class _Lag:
         """Begin; `waiting` tells the bytes that have come and were not read, None where that is not known."""
         self._bytes_per_second, self._waiting = bytes_per_second, waiting
         self._began: float | None = None
-        self._told = -math.inf
+        self._told = self._looked = -math.inf
 
     def begin(self) -> None:
         """Audio is there; the first time, the stream's clock starts."""
@@ -367,6 +352,9 @@ class _Lag:
         now = time.monotonic()
         if self._waiting is None or self._began is None or now - self._told < _SLOW_AGAIN:
             return None
+        if now - self._looked < _LOOK_AGAIN:  # which takes a while where very many messages wait
+            return None
+        self._looked = now
         lag = self._waiting() / self._bytes_per_second
         if lag < _SLOW or stream_time + lag > now - self._began + _SLOW:
             return None

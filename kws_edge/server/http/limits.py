@@ -229,3 +229,19 @@ class Places:
             self._taken[client] -= held
             if not self._taken[client]:
                 del self._taken[client]
+
+
+class Pace:
+    """So many messages a second; a flood of tiny ones would keep the event loop from all else."""
+
+    def __init__(self, most: int) -> None:
+        """So many a second."""
+        self._most, self._count, self._began = most, 0, 0.0
+
+    async def wait(self) -> None:
+        """Count one, and wait where it is one too many; in any case others have their turn."""
+        now = asyncio.get_running_loop().time()
+        if now - self._began >= 1:
+            self._count, self._began = 0, now
+        self._count += 1
+        await asyncio.sleep(0 if self._count < self._most else self._began + 1 - now)

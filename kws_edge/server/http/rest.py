@@ -25,6 +25,7 @@ from kws_edge.server.inference import Answer, Clip, Outcome
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.framing import window_seconds
 from kws_edge.stream.settings import StreamSettings
+from kws_edge.text import one_line
 
 FORM: Final = "multipart/form-data"
 AUDIO: Final = ("audio/*", "application/octet-stream")
@@ -147,7 +148,7 @@ class Question:
 
     def about(self, name: str, body: bytes) -> Clip:
         """The question about one file."""
-        return Clip(name or "audio", body, self.model, self.target, self.score, self.channel)
+        return Clip(shortened(one_line(name)) or "audio", body, self.model, self.target, self.score, self.channel)
 
 
 @v1.post(

@@ -45,7 +45,8 @@ def stream_protocol(connections: Connections) -> type[WebSocketsSansIOProtocol]:
         def handle_connect(self, event: Request) -> None:
             super().handle_connect(event)
             if self.response.status_code == 101:
-                self.scope["extensions"][WAITING] = self.waiting  # type: ignore[index,typeddict-unknown-key]
+                extensions: Any = self.scope["extensions"]
+                extensions[WAITING] = self.waiting
 
         def waiting(self) -> int:
             """Bytes that have come, in the queue and in the system, and wait for the app."""

@@ -8,7 +8,7 @@ import pytest
 from made_audio import tone, wav
 from tiny_model import TONES, save
 
-from kws_edge.cli.text import one_line
+from kws_edge.text import one_line
 
 FORGED = "a.wav\nstop             1.000   0.001  0.00-1.00       b.wav"
 

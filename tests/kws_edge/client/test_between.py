@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gzip
+import json
 import socket
 import subprocess
 import sys
@@ -175,3 +176,14 @@ def test_a_body_that_something_between_does_not_take_is_about_the_clip() -> None
         pytest.raises(AudioError, match=r"something before the server .*client_max_body_size"),
     ):
         client.classify(CLIP)
+
+
+def test_what_a_server_says_moves_no_cursor_and_ends_no_line() -> None:
+    said = json.dumps({"models": [{"name": "a\x1b[2J\nb", "default": True, "score": "entropy", "x": ["\r"]}]}).encode()
+    with (
+        answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said)) as url,
+        Client(url) as client,
+    ):
+        (model,) = client.models()
+    assert model["name"] == r"a\x1b[2J\nb"
+    assert model["x"] == [r"\r"]

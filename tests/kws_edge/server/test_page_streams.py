@@ -1,0 +1,86 @@
+"""The page's two kinds of stream, in Node: what is said while a connection opens or a model loads is kept."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_server import live_server
+from tiny_model import save
+
+import kws_edge
+
+PAGE = Path(kws_edge.__file__).parent / "server" / "page"
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+
+ONLINE = """
+const sent = [];
+globalThis.document = { baseURI: "http://localhost/" };
+globalThis.WebSocket = class {
+  static CONNECTING = 0; static OPEN = 1;
+  constructor() { this.readyState = 0; this.bufferedAmount = 0; globalThis.socket = this; }
+  send(data) { sent.push(typeof data === "string" ? data : data.byteLength); }
+};
+const { Stream } = await import("./page/server.js");
+const stream = new Stream("m", () => {}, () => {});
+for (let i = 1; i <= 5; i++) stream.send(new ArrayBuffer(2 * i));
+const before = sent.length;
+socket.readyState = 1;
+socket.onopen();
+stream.send(new ArrayBuffer(100));
+console.log(JSON.stringify({ before, sent }));
+"""
+
+OFFLINE = """
+const about = JSON.parse(process.argv[2]);
+let loaded;
+globalThis.fetch = async (path) => ({ ok: true, json: async () => about, arrayBuffer: async () => new ArrayBuffer(8) });
+globalThis.whenLoaded = new Promise((resolve) => { loaded = resolve; });
+const { Stream } = await import("./page/local.js");
+const messages = [];
+const stream = new Stream("m", (message) => messages.push(message), (why) => { console.error(why); process.exit(1); });
+for (let i = 0; i < 30; i++) stream.send(new Int16Array(1600).buffer);
+await new Promise((resolve) => setTimeout(resolve, 50));
+const before = messages.length;
+loaded();
+const hops = () => messages.filter(({ type }) => type === "hop").length;
+while (hops() < 30) await new Promise((resolve) => setTimeout(resolve, 5));
+console.log(JSON.stringify({ before, types: messages.map(({ type }) => type), last: messages.at(-1).time }));
+"""
+
+RUNTIME = """
+export const env = { wasm: {} };
+export class Tensor {}
+export const InferenceSession = { create: async () => (await globalThis.whenLoaded, { run: async () => ({}) }) };
+"""
+
+
+def run(folder: Path, code: str, *arguments: str) -> Any:
+    shutil.copytree(PAGE, folder / "page")  # which makes the folder
+    (folder / "package.json").write_text('{"type": "module"}')
+    (folder / "browser").mkdir()
+    (folder / "browser" / "ort.wasm.min.mjs").write_text(RUNTIME)
+    (folder / "run.js").write_text(code)
+    done = subprocess.run(
+        ["node", "run.js", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_what_is_said_while_the_connection_opens_is_sent_when_it_is_there(tmp_path: Path) -> None:
+    found = run(tmp_path, ONLINE)
+    assert found == {"before": 0, "sent": [2, 4, 6, 8, 10, 100]}
+
+
+def test_what_is_said_while_the_model_loads_is_looked_at_when_it_is_there(tmp_path: Path) -> None:
+    with live_server(save(tmp_path)) as server:
+        about = server.get("/v1/models/tiny").text
+    found = run(tmp_path / "node", OFFLINE, about)
+    assert found["before"] == 0
+    assert found["types"][0] == "hello"
+    assert found["types"].count("hop") == 30
+    assert found["last"] == pytest.approx(3.0, abs=0.02)
