@@ -16,6 +16,10 @@ OTHER_WORDS = (
     " Other words are those of the data set that the model does not know; every answer to one of them is wrong, so the "
     "more is withheld the better."
 )
+WHOLE_WORDS = (
+    " It was trained on whole words alone, and names many half words (`python bench/half_words.py` says how many): "
+    "give it clips of one whole word, and take a model with windows without a word in its training for streams."
+)
 OPEN = (
     "Words outside the list are not a class: the model may name them with confidence, which the thresholds reduce but "
     "do not exclude."
@@ -119,6 +123,7 @@ def model_card(
             "",
             "Words said as in the recordings above; other voices, rooms and microphones may give less. "
             + (CLOSED if UNKNOWN in m.labels else OPEN)
+            + ("" if t["negatives"] else WHOLE_WORDS)
             + " Not for safety.",
             "",
             "## Licence and attribution",

@@ -227,6 +227,10 @@ def test_the_card_says_what_the_thresholds_give_on_the_test_split_and_on_other_w
             assert withheld == percent((getattr(unknown, score) > threshold).mean())
 
 
+def test_the_card_of_a_model_that_heard_whole_words_alone_says_that_it_names_half_words(exported: Exported) -> None:
+    assert "trained on whole words alone" in exported.card
+
+
 def test_without_other_words_the_card_has_no_column_of_them(exported: Exported, tones: Path, tmp_path: Path) -> None:
     package(exported.run / "best.pt", tones, tmp_path / "x.onnx", cache=tones.parent / "cache")
     card = (tmp_path / "x.md").read_text(encoding="utf-8")
