@@ -15,6 +15,7 @@ import click
 
 from kws_edge.cli.channel import channel_option
 from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
+from kws_edge.cli.target import TARGET
 from kws_edge.errors import AudioError
 from kws_edge.text import one_line
 
@@ -38,11 +39,11 @@ _LONG = 20.0  # seconds of audio, before progress is worth showing
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
 @click.option(
     "--target",
-    type=click.FloatRange(1, 100, min_open=True),
-    default=99.5,
+    type=TARGET,
+    default="99.5",
     show_default=True,
     metavar="PERCENT",
-    help="How many of the words that are given should be right; the model abstains as often as that takes.",
+    help="Share of the answers given that should be right; the model abstains as often as that takes.",
 )
 @click.option(
     "--score", type=click.Choice(["entropy", "vacuity"]), help="Abstain by this  [default: the model's choice]"
@@ -111,8 +112,8 @@ def _here(
 
     model = KeywordModel.load(name, provider=provider, strict=strict)
     decides = score or model.metadata.score
-    model.metadata.threshold(decides, target / 100)  # so that a bad setting is refused once, not for every file
-    asked: dict[str, Any] = {"target": target / 100, "score": decides, "channel": channel}
+    model.metadata.threshold(decides, target)  # so that a bad setting is refused once, not for every file
+    asked: dict[str, Any] = {"target": target, "score": decides, "channel": channel}
     yield decides, lambda file, progress: model.classify(file, progress=progress, **asked)
 
 
@@ -124,7 +125,7 @@ def _at(
     with connected(url) as client:
         model = served_model(client, name)
         decides = score or model["score"]
-        asked: dict[str, Any] = {"model": model["name"], "target": target / 100, "score": decides, "channel": channel}
+        asked: dict[str, Any] = {"model": model["name"], "target": target, "score": decides, "channel": channel}
         yield decides, lambda file, _: client.classify(file, **asked)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words, word_list
+from kws_edge.cli.target import TARGET
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
@@ -33,7 +34,7 @@ existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--score", type=click.Choice(["entropy", "vacuity", "both"]), help="Use the clip thresholds of this score."
 )
-@click.option("--target", type=click.FloatRange(1, 100, min_open=True), metavar="PERCENT", help="And of this target.")
+@click.option("--target", type=TARGET, metavar="PERCENT", help="And of this target.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the clips drawn and the pauses.")
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
@@ -80,7 +81,7 @@ def evaluate_stream(
     if snr and not (positives and negatives):
         raise click.UsageError("--snr needs --positives, and --negatives to put behind them")
     loaded = KeywordModel.load(model)
-    settings = StreamSettings.of(loaded.metadata, score=score, target=None if target is None else target / 100)
+    settings = StreamSettings.of(loaded.metadata, score=score, target=target)
     chosen = told_words(loaded.metadata, word_list(words), own_settings=score is None and target is None)
     thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
     header = f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s\n{HEADER}"

@@ -13,6 +13,7 @@ import click
 
 from kws_edge.cli.channel import channel_option
 from kws_edge.cli.remote import View, connected, server_option
+from kws_edge.cli.target import TARGET
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
 @click.option(
     "--target",
-    type=click.FloatRange(1, 100, min_open=True),
+    type=TARGET,
     metavar="PERCENT",
-    help="How many of the words that are given should be right, as calibrated on clips  [default: the model's stream "
+    help="Share of the words given that should be right, as calibrated on clips  [default: the model's stream "
     "settings, or 99.5]",
 )
 @click.option(
@@ -139,7 +140,7 @@ def listen(
         "words": word_list(words),
         "hop": hop,
         "score": score,
-        "target": None if target is None else target / 100,
+        "target": target,
         "abstentions": abstentions,
     }
     stream: Spotter | View = View()

@@ -14,6 +14,7 @@ from kws_edge.client.wire import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.metadata import Score
 from kws_edge.model.prediction import Prediction
+from kws_edge.model.target import Target
 from kws_edge.stream.events import Abstentions, Event
 from kws_edge.stream.spotter import Snapshot
 
@@ -69,7 +70,7 @@ class AsyncClient:
         rate: int | None = None,
         *,
         model: str | None = None,
-        target: float | None = None,
+        target: Target | None = None,
         score: Score | None = None,
         channel: Channel | None = None,
     ) -> Prediction:
@@ -82,7 +83,7 @@ class AsyncClient:
         rate: int | None = None,
         *,
         model: str | None = None,
-        target: float | None = None,
+        target: Target | None = None,
         score: Score | None = None,
         channel: Channel | None = None,
     ) -> list[Prediction | AudioError]:
@@ -107,7 +108,7 @@ class AsyncClient:
         words: Collection[str] | None = None,
         hop: float | None = None,
         score: Literal["entropy", "vacuity", "both"] | None = None,
-        target: float | None = None,
+        target: Target | None = None,
         abstentions: Abstentions | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
     ) -> AsyncIterator[Event]:

@@ -22,6 +22,7 @@ from kws_edge.client.errors import ServerError, another_version, error_of, forei
 from kws_edge.client.proxy import proxy_of
 from kws_edge.errors import AudioError, SettingError, lacking
 from kws_edge.model.prediction import Prediction, Reason
+from kws_edge.model.target import Target
 from kws_edge.stream.events import Event
 from kws_edge.stream.spotter import Snapshot, State
 from kws_edge.text import one_line
@@ -203,7 +204,7 @@ def classify(
     source: Clip,
     rate: int | None,
     model: str | None,
-    target: float | None,
+    target: Target | None,
     score: str | None,
     channel: Channel | None,
 ) -> Request[Prediction]:
@@ -217,7 +218,7 @@ def classify_batch(
     sources: Sequence[Clip],
     rate: int | None,
     model: str | None,
-    target: float | None,
+    target: Target | None,
     score: str | None,
     channel: Channel | None,
 ) -> Request[list[Prediction | AudioError]]:
@@ -257,7 +258,7 @@ def stream_parameters(
     words: Collection[str] | None,
     hop: float | None,
     score: str | None,
-    target: float | None,
+    target: Target | None,
     abstentions: str | None,
     posteriors: bool,
 ) -> dict[str, Any]:

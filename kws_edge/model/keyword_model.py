@@ -27,6 +27,7 @@ from kws_edge.model.metadata import Metadata, Score
 from kws_edge.model.prediction import Prediction
 from kws_edge.model.session import MAX_BATCH, Outputs, Session
 from kws_edge.model.shipped import find_model
+from kws_edge.model.target import Target
 
 DEFAULT_TARGET: Final = 0.995
 
@@ -141,7 +142,7 @@ class KeywordModel:
         source: Source,
         rate: int | None = None,
         *,
-        target: float = DEFAULT_TARGET,
+        target: Target = DEFAULT_TARGET,
         score: Score | None = None,
         channel: Channel | None = None,
         progress: Callable[[float], None] = lambda seconds: None,
@@ -155,7 +156,7 @@ class KeywordModel:
         Parameters
         ----------
         source, rate : a path, the bytes of a file, a binary file, or samples with their rate, as for `load.load`.
-        target : the accuracy of accepted clips for which the threshold was calibrated, a fraction.
+        target : the accuracy of accepted clips for which the threshold was calibrated: 0.995, 99.5 or "99.5 %".
         score : "entropy" or "vacuity"; None for the one that the model was calibrated to use.
         channel : of a source with several: its number from 1, "mix" for their average, or None as for `load.load`.
         progress : called now and then with the seconds of audio that are done.
@@ -190,7 +191,7 @@ class KeywordModel:
         return best
 
     def classify_batch(
-        self, samples: npt.ArrayLike, *, target: float = DEFAULT_TARGET, score: Score | None = None
+        self, samples: npt.ArrayLike, *, target: Target = DEFAULT_TARGET, score: Score | None = None
     ) -> list[Prediction]:
         """Classify clips of equal length together.
 

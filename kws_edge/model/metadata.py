@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.selection import OperatingPoint
+from kws_edge.model.target import Target, parse_target
 from kws_edge.model.variants import VARIANTS
 
 KEY: Final = "kws_edge"
@@ -139,12 +140,12 @@ class Metadata:
             if not all(isinstance(b, int | float) for b in bounds) or not 0 <= bounds[0] <= bounds[1] <= bounds[2] <= 1:
                 _refuse(f"accuracy.{split}", dict(result), "0 <= low <= accuracy <= high <= 1")
 
-    def threshold(self, score: str, target: float) -> OperatingPoint:
-        """The operating point of a score, `entropy` or `vacuity`, for a target, such as 0.995.
+    def threshold(self, score: str, target: Target) -> OperatingPoint:
+        """The operating point of a score, `entropy` or `vacuity`, for a target: 0.995, 99.5 and "99.5 %" are one.
 
         Raises
         ------
-        SettingError : there is none for this score and target; the message lists those that there are.
+        SettingError : no target, or there is none for this score and target; the message lists those that there are.
 
         Examples
         --------
@@ -153,6 +154,7 @@ class Metadata:
         >>> point.accepted_accuracy >= 0.995, point.coverage > 0.9
         (True, True)
         """
+        target = parse_target(target)
         for point in self.thresholds.get(score, ()):
             if math.isclose(point.target, target, abs_tol=1e-9):
                 return point

@@ -29,7 +29,7 @@ from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.server.http.guard import refuse
 from kws_edge.server.http.problems import ProblemError, refuse_repeated
 from kws_edge.server.http.websocket import WAITING
-from kws_edge.server.http.wording import PERCENT
+from kws_edge.server.http.wording import TARGET
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.events import Abstentions, local_time
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
@@ -72,7 +72,7 @@ class Parameters(BaseModel):
     words: Annotated[str | None, Field(max_length=10_000)] = None
     hop: float = Field(DEFAULT_HOP, ge=MIN_HOP, le=MAX_HOP, allow_inf_nan=False)
     score: Literal["entropy", "vacuity", "both"] | None = None
-    target: Annotated[float | None, PERCENT] = Field(None, gt=0, lt=1, allow_inf_nan=False)
+    target: Annotated[float, *TARGET] | None = None
     abstentions: Abstentions = "words"
     posteriors: bool = False
 

@@ -8,6 +8,7 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.keyword_model import DEFAULT_TARGET
 from kws_edge.model.metadata import SCORES, Metadata
 from kws_edge.model.selection import WITHHOLD_ALL
+from kws_edge.model.target import Target
 
 MAX_SMOOTHING: Final = 0.9
 """Seconds; shorter than a window: a mean over more would be of windows that have nothing in common."""
@@ -81,7 +82,7 @@ class StreamSettings:
         return cls(**settings)
 
     @classmethod
-    def of(cls, metadata: Metadata, *, score: str | None = None, target: float | None = None) -> "StreamSettings":
+    def of(cls, metadata: Metadata, *, score: str | None = None, target: Target | None = None) -> "StreamSettings":
         """The settings that a model's file gives.
 
         Those under `stream["settings"]` of its metadata, where it was calibrated on streams. Where it was not, or a
@@ -90,7 +91,7 @@ class StreamSettings:
         Parameters
         ----------
         score : "entropy", "vacuity" or "both"; None for the model's own.
-        target : the accuracy of accepted clips, a fraction; None for `DEFAULT_TARGET`.
+        target : the accuracy of accepted clips, as 0.995, 99.5 or "99.5 %"; None for `DEFAULT_TARGET`.
 
         Raises
         ------

@@ -25,6 +25,7 @@ from kws_edge.model.features import pad
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.prediction import Reason
 from kws_edge.model.session import Outputs
+from kws_edge.model.target import Target
 from kws_edge.stream.decision import Decision
 from kws_edge.stream.events import Abstentions, Clock, Event
 from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, window_seconds
@@ -107,7 +108,7 @@ class Spotter:
         words: Collection[str] | None = None,
         hop: float = DEFAULT_HOP,
         score: Literal["entropy", "vacuity", "both"] | None = None,
-        target: float | None = None,
+        target: Target | None = None,
         settings: StreamSettings | None = None,
         abstentions: Abstentions = "words",
         clock: Clock | None = None,

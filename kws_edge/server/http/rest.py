@@ -20,7 +20,7 @@ from kws_edge.model.metadata import Metadata, Score
 from kws_edge.server.http import schemas
 from kws_edge.server.http.limits import read_chunks, read_files, read_form
 from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, refuse_repeated
-from kws_edge.server.http.wording import PERCENT, shortened
+from kws_edge.server.http.wording import TARGET, shortened
 from kws_edge.server.inference import Answer, Clip, Outcome
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.framing import window_seconds
@@ -99,12 +99,10 @@ class Parameters(BaseModel):
     ] = None
     target: Annotated[
         float,
-        PERCENT,
+        *TARGET,
         Field(
-            gt=0,
-            lt=1,
-            allow_inf_nan=False,
-            description="Accuracy that accepted clips should have, a fraction; one that the model was calibrated for.",
+            description="Accuracy that accepted clips should have: 0.995, 99.5 or 99.5 %; one that the model was "
+            "calibrated for."
         ),
     ] = DEFAULT_TARGET
     score: Annotated[

@@ -4,14 +4,21 @@ from collections.abc import Iterator, Mapping
 from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin
 
+from pydantic import BeforeValidator, WithJsonSchema
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from kws_edge.model.target import parse_target
+
 _NUMBERS: Final[Mapping[Any, str]] = {int: "a whole number", float: "a number"}
-PERCENT: Final = "0.995 for 99.5 %"
-"""A note, as `Annotated[float, PERCENT]`, which is told with what the field takes; as are BYTES and SECONDS."""
+TARGET: Final = (
+    BeforeValidator(parse_target),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 100}),
+)
+"""What makes a float field a target, as `Annotated[float, *TARGET]`: 0.995, 99.5 or 99.5 %."""
 
 BYTES: Final = "bytes"
+"""A note, as `Annotated[int, BYTES]`, which is told with what the field takes; as is SECONDS."""
 SECONDS: Final = "seconds"
 
 _MOST_SHOWN: Final = 80  # characters of a value

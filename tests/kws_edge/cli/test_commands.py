@@ -122,7 +122,7 @@ class TestClassify:
         [
             (["--target", "97"], "entropy at 0.99 (99 %), 0.995 (99.5 %), 0.999 (99.9 %); vacuity at 0.995 (99.5 %)"),
             (["--target", "99", "--score", "vacuity"], "no threshold for score 'vacuity' at target 0.99"),
-            (["--target", "0.995"], "0.995 is not in the range 1<x<=100"),
+            (["--target", "1"], "target=1; expected 100 % or 1 %"),
             (["--score", "margin"], "'entropy', 'vacuity'"),
             (["--model", "nosuch"], "no shipped model 'nosuch'"),
             (["--model", "gone.onnx"], "gone.onnx: No such file or directory"),
@@ -203,7 +203,7 @@ class TestModels:
         for name in ("another", DEFAULT_MODEL):
             tiny_model.save(clips / "models", name)
         tiny_model.save(clips / "models", f"{DEFAULT_MODEL}.audio", input_name="audio")  # for other runtimes
-        monkeypatch.setattr("kws_edge.model.keyword_model.MODELS", clips / "models")
+        monkeypatch.setattr("kws_edge.model.shipped.MODELS", clips / "models")
         lines = run("models").stdout.splitlines()
         assert [line.split() for line in lines[1:3]] == [
             ["another", "softmax", "3", "90.00%"],

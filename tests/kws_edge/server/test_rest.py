@@ -97,6 +97,13 @@ def test_every_reason_can_be_told(tmp_path: Path) -> None:
     assert (answer["label"], answer["guess"], answer["reason"]) == (None, "_unknown_", "unknown_word")
 
 
+@pytest.mark.parametrize("target", ["0.99", "99", "99 %", "99.0%"])
+def test_a_target_is_a_fraction_or_a_percentage(server: httpx.Client, target: str) -> None:
+    body = wav(tone(TONES["mid"]))
+    answer = server.post("/v1/classify", params={"target": target}, content=body, headers=WAV).json()
+    assert (answer["target"], answer["threshold"]) == (0.99, 0.7)
+
+
 def test_target_and_score_choose_the_threshold(server: httpx.Client) -> None:
     body = wav(tone(TONES["mid"]))
     parameters = {"target": 0.99, "score": "entropy", "model": "tiny"}
@@ -245,8 +252,8 @@ def test_silence_is_an_abstention_not_an_error(server: httpx.Client) -> None:
         ({"score": "p"}, "score"),
         ({"score": "vacuity", "target": "0.99"}, "vacuity at 0.995"),
         ({"taget": "0.99"}, "taget: no such parameter; expected some of model, target, score"),
-        ({"target": "99.5"}, "target: '99.5'; expected a number above 0 and below 1 (0.995 for 99.5 %)"),
-        ({"target": "high"}, "target: 'high'; expected a number above 0 and below 1"),
+        ({"target": "1"}, "target=1; expected 100 % or 1 %"),
+        ({"target": "high"}, "target=high; expected an accuracy such as 99.5 %"),
         ({"score": "both"}, "score: 'both'; expected one of entropy, vacuity"),
         ({"model": "m" * 201}, "expected up to 200 characters"),
     ],

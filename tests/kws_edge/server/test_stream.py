@@ -261,7 +261,7 @@ def test_a_gap_that_cannot_be_is_refused(server: httpx.Client, samples: int) -> 
         ({"encoding": "mp3"}, "encoding"),
         ({"score": "both", "target": "0.99"}, "no threshold"),
         ({"target": "1.5"}, "target"),
-        ({"target": "99.5"}, "target: '99.5'; expected a number above 0 and below 1 (0.995 for 99.5 %)"),
+        ({"target": "1"}, "target=1; expected 100 % or 1 %"),
         ({"rate": "fast"}, "rate: 'fast'; expected a whole number from 4000 to 192000"),
         ({"score": "both ways"}, "score: 'both ways'; expected one of entropy, vacuity, both"),
         ({"posteriors": "maybe"}, "posteriors: 'maybe'; expected true or false"),
