@@ -310,13 +310,15 @@ def main() -> None:
     before, most = running.memory(), [0.0, 0.0]
     result = asyncio.run(soak(running, given.seconds, most))
     time.sleep(45)  # longer than any time-out
-    left = httpx.get(f"{url}/health/ready").json()
+    began = time.monotonic()
+    left = httpx.get(f"{url}/health/ready", timeout=60).json()
     result |= {
         "memory before, MB": round(before),
         "memory at most, MB": round(most[0]),
         "memory after, MB": round(running.memory()),
         "open files at most": int(most[1]),
         "open files after": len(os.listdir(f"/proc/{process.pid}/fd")),
+        "health after, s": round(time.monotonic() - began, 3),
         "streams after": left["streams"],
         "clips waiting after": left["waiting"],
     }

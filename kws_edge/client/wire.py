@@ -113,7 +113,7 @@ class Address:
             raise SettingError("the API key has spaces or other characters that no header can carry, or none at all")
         proxy = proxy_of(url)
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return cls(url.rstrip("/"), headers, timeout, proxy and proxy.url)
+        return cls(url.rstrip("/"), headers, timeout, None if proxy is None else proxy.url)
 
     def http_options(self) -> dict[str, Any]:
         """For httpx.Client or httpx.AsyncClient."""

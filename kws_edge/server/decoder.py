@@ -141,7 +141,7 @@ def _decode(
     body: bytes, name: str, channel: Channel | None, max_seconds: float, max_samples: float
 ) -> tuple[dict[str, Any], bytes]:
     file = io.BytesIO(body)
-    file.name = name  # type: ignore[attr-defined]  # which errors mention
+    file.name = name  # which errors mention
     try:
         audio = load(file, channel=channel, max_seconds=max_seconds, max_samples=max_samples)
     except TooMuchAudioError as error:

@@ -40,6 +40,9 @@ def stream_protocol(connections: Connections) -> type[WebSocketsSansIOProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             connections.closed(self.transport)
+            if exc is not None:  # it was cut off: nobody waits for what would come of the rest
+                while not self.queue.empty():
+                    self.queue.get_nowait()
             super().connection_lost(exc)
 
         def handle_connect(self, event: Request) -> None:
