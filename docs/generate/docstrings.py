@@ -41,11 +41,10 @@ def numpydoc(text: str) -> str:
         lines: list[str] = []
         for line in body.split("\n"):
             entry = _ENTRY.match(line)
-            if entry and section in ("Raises",):
-                for name in entry["names"].split(", "):
-                    lines += [name, f"    {entry['text']}"]
-            elif entry:
-                lines += [entry["names"], f"    {entry['text']}"]
+            if entry:
+                names = entry["names"].split(", ")
+                shared = [f"{name}\n    see `{names[-1]}`." for name in names[:-1]]
+                lines += [*shared, names[-1], f"    {entry['text']}"]
             elif section in ("Returns", "Yields") and line and not line.startswith(" ") and not lines:
                 lines += ["result", f"    {line}"]
             elif section in ("Returns", "Yields") and line and not line.startswith(" "):

@@ -67,9 +67,9 @@ def classify(
 ) -> None:
     """Name the word in each FILE, or say why that is not sure.
 
-    A FILE is WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF, of any sample rate and length; a folder, searched to
-    its depths; a pattern in quotes; or - for standard input. In a file of more than 1.3 s the surest second counts,
-    and the answer says where it is.
+    A FILE is WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF, of any sample rate and length; a folder, with all
+    folders in it; a pattern in quotes; or - for standard input. In a file of more than 1.3 s the answer is that of the
+    least uncertain second, and says where it is.
 
     \b
     kws-edge classify yes.wav

@@ -28,7 +28,7 @@ existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--snr", type=float, multiple=True, metavar="DB", help="Also the words over each of the negatives.")
 @click.option("--recording", type=existing_file, help="A recording in which words are said, instead of clips.")
-@click.option("--labels", type=existing_file, help="Where: lines of start, end (s) and word, parted by tabs.")
+@click.option("--labels", type=existing_file, help="Where: lines of start, end (s) and word, separated by tabs.")
 @click.option("--words", metavar="A,B", help="Listen for these words only  [default: as `kws-edge listen`]")
 @click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
 @click.option(

@@ -115,7 +115,7 @@ def listen(
     arecord -f S16_LE -r 16000 -c 1 -t raw | kws-edge listen -
     kws-edge listen --server http://192.0.2.7:8765
 
-    With --words, other words are heard in silence. "Not sure" is told where a word that is listened for stands out from
+    With --words, other words give no event. "Not sure" is told where a word that is listened for stands out from
     the rest without being sure; --abstentions all tells it of barks and other speech too.
 
     Where so many samples are lost that no word can be heard, an event of the reason "losses" says so.

@@ -11,7 +11,7 @@ accepted where every score that has a threshold is at or below it and p̂ of the
 
 Words: the first accepted hop gives the event, and disarms the decision. It is armed again when, for `rearm` seconds on
 end, a score is above its threshold by `hysteresis` of the way to 1, or another label is the best. Two events are never
-closer than `refractory` seconds. An accepted label outside the chosen words is heard in silence. A label that begins
+closer than `refractory` seconds. An accepted label outside the chosen words gives no event. A label that begins
 with an underscore (`_unknown_`) is no word, and never accepted.
 
 Abstentions: sound that is `SPEECH` above the noise floor makes an episode, which ends with a pause of `PAUSE`. If it

@@ -125,7 +125,7 @@ def joined(recordings: Iterable[F32]) -> Iterator[F32]:
 
 
 def read_labels(path: Path) -> list[Word]:
-    """Read where the words of a recording are: start, end and word on each line, in seconds, parted by tabs.
+    """Read where the words of a recording are: start, end and word on each line, in seconds, separated by tabs.
 
     That is the format in which Audacity exports a label track. Empty lines, and those that begin with # (a comment) or
     a backslash (Audacity's frequency range), say nothing.
@@ -137,7 +137,7 @@ def read_labels(path: Path) -> list[Word]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
-        raise AudioError(f"{path}: {error}; expected lines of start, end and word, parted by tabs") from None
+        raise AudioError(f"{path}: {error}; expected lines of start, end and word, separated by tabs") from None
     words = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith(("#", "\\")):
@@ -148,10 +148,10 @@ def read_labels(path: Path) -> list[Word]:
         except ValueError as error:  # a SettingError is one
             reason = f" ({error})" if isinstance(error, SettingError) else ""
             raise AudioError(
-                f"{path}, line {number}: {line!r}{reason}; expected start, end and word, parted by tabs"
+                f"{path}, line {number}: {line!r}{reason}; expected start, end and word, separated by tabs"
             ) from None
     if not words:
-        raise AudioError(f"{path}: no words; expected lines of start, end and word, parted by tabs")
+        raise AudioError(f"{path}: no words; expected lines of start, end and word, separated by tabs")
     return sorted(words, key=lambda word: word.start)
 
 

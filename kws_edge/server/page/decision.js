@@ -9,7 +9,7 @@ const MAX_SPEECH = 3;
 const PAUSE = 0.6;
 const ROUNDING = 1e-6;
 
-// A label that begins with an underscore is a class of what is no word.
+// A label that begins with an underscore is a class that is not a word.
 export const isWord = (label) => !label.startsWith("_");
 
 // Whether a word is more probable than chance, by a tenth: one that might have been meant.
