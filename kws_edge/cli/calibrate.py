@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """The curve ends at so many times the limit, or so many false accepts per hour."""
+_HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {'SMOOTHING':>9}  UP TO"
 
 
 @click.command()
@@ -147,7 +148,7 @@ def calibrate(
             if per_label:
                 shared = calibration.per_label(points)
                 tried.append([calibration.weigh(metadata, with_words, without, s, chosen_words) for s in shared])
-    chosen = calibration.choose(tried, limit)
+    chosen = _choose(tried, limit, shown=not as_json)
     curve = calibration.frontier(next(points for points in tried if any(point is chosen for point in points)))
     best = [calibration.best(points, limit) for points in tried]
 
@@ -207,21 +208,40 @@ def _trace(
         return with_words, [trace_negatives(model, pattern, hop, step) for pattern in negatives]
 
 
+def _choose(tried: Sequence[Sequence["Point"]], limit: float, *, shown: bool) -> "Point":
+    """`calibration.choose`; where nothing will do, the curve is printed first."""
+    from kws_edge.tuning import calibration
+
+    try:
+        return calibration.choose(tried, limit)
+    except SettingError:
+        if shown:
+            _print_curve(calibration.frontier(point for points in tried for point in points))
+        raise
+
+
+def _print_curve(curve: Sequence["Point"]) -> None:
+    """The trade-off of all that was tried, where none of it will do."""
+    if any(point.words.hits for point in curve):
+        click.echo(f"The trade-off:\n  {_HEADER}")
+        for point in curve:
+            click.echo(_row(point, None))
+
+
 def _print(best: Sequence["Point | None"], curve: Sequence["Point"], chosen: "Point", limit: float, out: Path) -> None:
-    header = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {'SMOOTHING':>9}  UP TO"
-    click.echo(f"Within {limit:g} false accepts an hour:\n  {header}")
+    click.echo(f"Within {limit:g} false accepts an hour:\n  {_HEADER}")
     for point in best:
         if point:
             click.echo(_row(point, chosen))
     if None in best:
         click.echo(f"  no word is found by {best.count(None)} more")
-    click.echo(f"The trade-off of the chosen one:\n  {header}")
+    click.echo(f"The trade-off of the chosen one:\n  {_HEADER}")
     for point in curve:
         click.echo(_row(point, chosen))
     click.echo(f"* is what {out} holds now.")
 
 
-def _row(point: "Point", chosen: "Point") -> str:
+def _row(point: "Point", chosen: "Point | None") -> str:
     words = point.words
     delay = words.delay(0.5)
     return (

@@ -271,16 +271,33 @@ def choose(curves: Iterable[Iterable[Point]], false_accepts_per_hour: float) -> 
     ------
     SettingError : no point holds the limit and finds a word.
     """
+    curves = [list(points) for points in curves]
     found = [point for points in curves if (point := best(points, false_accepts_per_hour))]
     if not found:
-        raise SettingError(
-            f"no threshold finds a word with {false_accepts_per_hour:g} false accepts per hour or fewer; expected a "
-            "higher limit, or recordings without words in which the model hears none"
-        )
+        raise SettingError(_cause([point for points in curves for point in points], false_accepts_per_hour))
     most = max(found, key=lambda p: p.words.hits)
     least = most.words.hits - math.sqrt(most.words.hits * most.miss_rate)
     close = [p for p in found if p.words.hits >= least]
     return min(close, key=lambda p: (p.settings.smoothing, bool(p.settings.labels), *_order(p)))
+
+
+def _cause(points: Sequence[Point], limit: float) -> str:
+    """Why no threshold will do, from all that were tried."""
+    finding = [point for point in points if point.words.hits]
+    if not finding:
+        wrong = max((point.words.wrong for point in points), default=0)
+        heard = f"it names {wrong} of them wrong" if wrong else "it names none of them"
+        return (
+            f"no word is found at any threshold: {heard}; expected a model that learnt these words, and clips that say "
+            "them"
+        )
+    nearest = min(finding, key=lambda point: (point.false_accepts_per_hour, -point.words.hits))
+    name, _ = max(nearest.negatives.items(), key=lambda item: item[1].false_accepts / item[1].seconds)
+    return (
+        f"no threshold finds a word with {limit:g} false accepts per hour or fewer: the nearest finds "
+        f"{1 - nearest.miss_rate:.1%} of the words with {nearest.false_accepts_per_hour:.1f} an hour, on {name}; "
+        "expected a higher limit, more training on what fires there, or recordings without words that hold none"
+    )
 
 
 def frontier(points: Iterable[Point]) -> list[Point]:

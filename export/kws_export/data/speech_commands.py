@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -49,6 +49,7 @@ def index(root: Path) -> list[Clip]:
 
     A list file decides its split where it is present; where it is absent, `split_of` does. The extension in a list
     need not be the file's. A listed word that has no folder is passed over, so a part of the data set is fine.
+    Where all clips are one speaker's, lists may part them, and without lists each clip counts as a speaker.
 
     Raises
     ------
@@ -66,7 +67,10 @@ def index(root: Path) -> list[Clip]:
         names = " and ".join(LISTS.values())
         raise SettingError(f"{len(both)} clips, such as {min(both)}, are in both {names} of {root}")
     clips = [Clip(path, path.parent.name, _speaker(key), _assign(key, listed)) for key, path in files.items()]
-    check_speakers(clips)
+    if len({clip.speaker for clip in clips}) > 1:
+        check_speakers(clips)
+    elif not listed:  # one speaker alone, whom the rule would put into one split: the clips are shared out instead
+        clips = [replace(clip, split=split_of(clip.name.replace("_nohash_", " "))) for clip in clips]
     return clips
 
 

@@ -112,8 +112,13 @@ class Recipe:
         object.__setattr__(self, "labels", tuple(self.labels))
         if not self.name or any(c.isspace() or c in "/\\" for c in self.name):
             raise SettingError(f"recipe name {self.name!r}; expected a text without spaces or path separators")
-        if len(self.labels) == 1 or len(set(self.labels)) < len(self.labels):
-            raise SettingError(f"recipe {self.name}: labels={list(self.labels)}; expected at least 2, all different")
+        if len(self.labels) == 1:
+            raise SettingError(
+                f'recipe {self.name}: labels={list(self.labels)}; expected "_unknown_" or "_silence_" beside one word, '
+                "or `kws-export wake`, which adds both"
+            )
+        if len(set(self.labels)) < len(self.labels):
+            raise SettingError(f"recipe {self.name}: labels={list(self.labels)}; expected all to be different")
         for name, least in {"repeat": 1, "epochs": 1, "batch": 1, "seed": 0, "min_clips": 0, "final_lr": 0}.items():
             if getattr(self, name) < least:
                 raise SettingError(f"recipe {self.name}: {name}={getattr(self, name)}; expected at least {least}")

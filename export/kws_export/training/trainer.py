@@ -41,6 +41,8 @@ GRADIENT_LIMIT = 100.0
 But the Dirichlet cross-entropy with φ(e) = e has a gradient of about e^(-z_y): unbounded, one bad clip would stay in
 NovoGrad's running ‖g‖² and freeze the layers for dozens of steps, or for good once the square overflows."""
 
+ENOUGH_EPOCHS = 5
+"""A run as long as that has learnt all its classes, or has collapsed."""
 MAX_SKIPPED = 10
 """A step whose gradient is not finite is skipped; so many in a row end the run with an error."""
 
@@ -102,7 +104,8 @@ class Trainer:
 
         Raises
         ------
-        SettingError : another process trains in the folder; the loss or the gradients are no longer finite.
+        SettingError : another process trains in the folder; the loss or the gradients are no longer finite; at the end
+            there is a class that the network never names.
         """
         with self.run_folder.held() if self.world.is_main else nullcontext():
             if self.run_folder.has_run:
@@ -113,6 +116,7 @@ class Trainer:
                 if self.world.is_main:
                     self._save(result)
                     report(result)
+            self._refuse_collapse()
 
     def _train_epoch(self, progress: Callable[[int, int, float], None]) -> EpochResult:
         r, started = self.recipe, time.perf_counter()
@@ -198,7 +202,19 @@ class Trainer:
         features, labels = self.data.validation
         logits = predict(self.judged, features, self.device)
         loss = evidential_loss(logits, labels, self.variant)
-        return float(loss), float((logits.argmax(1) == labels).double().mean())
+        return float(loss), float(named(logits, labels).double().mean())
+
+    def _refuse_collapse(self) -> None:
+        """Raise SettingError where a class of the validation clips is never named: it has no evidence."""
+        features, labels = self.data.validation
+        hit = named(predict(self.judged, features, self.device), labels)
+        lost = [self.data.labels[i] for i in labels.unique().tolist() if not hit[labels == i].any()]
+        if lost and self.recipe.epochs >= ENOUGH_EPOCHS:
+            raise SettingError(
+                f"the run has collapsed: after {self.epoch} epochs no validation clip of {', '.join(lost)} is named; "
+                "lower peak_lr, train longer, or give more clips of it. The weights are in "
+                f"{self.run_folder.path}, for a look"
+            )
 
     def _save(self, result: EpochResult) -> None:
         improved = result.validation_accuracy > self.best
@@ -241,6 +257,13 @@ def predict(model: nn.Module, features: Tensor, device: torch.device | None = No
     with torch.inference_mode():
         parts = [model(part.to(device)).float().cpu() for part in torch.split(features, batch)]
     return torch.cat(parts)
+
+
+def named(logits: Tensor, labels: Tensor) -> Tensor:
+    """Which clips are given their own label: its logit is above all others; a tie is none. [n, K], [n] → bool [n]."""
+    own = logits.gather(1, labels[:, None])
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return (own > others).all(1)
 
 
 def seed_everything(seed: int) -> None:
