@@ -95,30 +95,32 @@ class Opened:
 
 
 @contextlib.contextmanager
-def open_source(source: Source, rate: int | None, *limits: float) -> Iterator[Opened]:
+def open_source(
+    source: Source, rate: int | None, max_seconds: float = np.inf, max_samples: float = np.inf
+) -> Iterator[Opened]:
     """Open what `load` takes, and close what was opened; limits and errors are those of `load`."""
     if isinstance(source, np.ndarray):
-        yield _open_array(source, rate, *limits)
+        yield _open_array(source, rate, max_seconds, max_samples)
         return
     if rate is not None:
         raise SettingError(f"rate={rate} for a file, which says its own; expected a rate with an array only")
     if isinstance(source, bytes | bytearray | memoryview):
-        yield _of_file(io.BytesIO(source), "bytes", *limits)
+        yield _of_file(io.BytesIO(source), "bytes", max_seconds, max_samples)
     elif isinstance(source, str | os.PathLike):
         with _open_path(source) as file:
-            yield _of_file(file, os.fspath(source), *limits)
+            yield _of_file(file, os.fspath(source), max_seconds, max_samples)
     elif hasattr(source, "read") and hasattr(source, "seek"):
         name = getattr(source, "name", None)
-        yield _of_file(source, name if isinstance(name, str) else "file object", *limits)
+        yield _of_file(source, name if isinstance(name, str) else "file object", max_seconds, max_samples)
     else:
         raise AudioError(f"audio of type {type(source).__name__}; expected a path, bytes, a binary file or an array")
 
 
-def _of_file(file: BinaryIO, name: str, *limits: float) -> Opened:
-    return Opened(name, *open_file(file, name), *limits)
+def _of_file(file: BinaryIO, name: str, max_seconds: float, max_samples: float) -> Opened:
+    return Opened(name, *open_file(file, name), max_seconds, max_samples)
 
 
-def _open_array(samples: npt.NDArray[Any], rate: int | None, *limits: float) -> Opened:
+def _open_array(samples: npt.NDArray[Any], rate: int | None, max_seconds: float, max_samples: float) -> Opened:
     if rate is None:
         raise SettingError("an array of samples without its rate; expected rate= in Hz")
     if samples.ndim not in (1, 2):
@@ -130,7 +132,7 @@ def _open_array(samples: npt.NDArray[Any], rate: int | None, *limits: float) -> 
         for i in range(0, len(frames), PIECE):
             yield pcm.scaled(frames[i : i + PIECE])
 
-    return Opened("array", rate, frames.shape[1], len(frames), pieces, [], *limits, kind=samples.dtype.name)
+    return Opened("array", rate, frames.shape[1], len(frames), pieces, [], max_seconds, max_samples, samples.dtype.name)
 
 
 def _open_path(path: str | os.PathLike[str]) -> BinaryIO:
