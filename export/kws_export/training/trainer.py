@@ -208,7 +208,7 @@ class Trainer:
         """Raise SettingError where a class of the validation clips is never named: it has no evidence."""
         features, labels = self.data.validation
         hit = named(predict(self.judged, features, self.device), labels)
-        lost = [self.data.labels[i] for i in labels.unique().tolist() if not hit[labels == i].any()]
+        lost = [self.data.labels[i] for i in np.unique(labels.numpy()).tolist() if not hit[labels == i].any()]
         if lost and self.recipe.epochs >= ENOUGH_EPOCHS:
             raise SettingError(
                 f"the run has collapsed: after {self.epoch} epochs no validation clip of {', '.join(lost)} is named; "

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from kws_edge.arrays import I16
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import is_audio, load
-from kws_edge.audio.pcm import as_int16
+from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.pack import Pack, Piece
@@ -120,8 +118,7 @@ def load_takes(label: str, paths: Sequence[Path]) -> list[Saying]:
 
 def cut_out(samples: I16) -> I16:
     """The word of a recording, with `MARGIN` on both sides; at most `LONGEST`, the end of it where it is longer."""
-    x = samples.astype(np.float32) / 32768
-    start, end = speech_bounds(x)
+    start, end = speech_bounds(as_float(samples))
     margin = round(MARGIN * SAMPLE_RATE)
     start = max(0, start - margin, end - round(LONGEST * SAMPLE_RATE))
     return samples[start : end + margin]
