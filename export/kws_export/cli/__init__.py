@@ -14,6 +14,7 @@ from kws_export.cli.speak import speak
 from kws_export.cli.sweep import sweep
 from kws_export.cli.train import train
 from kws_export.cli.wake import wake
+from kws_export.cli.wordless import wordless
 from kws_export.cli.zoo import zoo
 
 
@@ -36,5 +37,5 @@ def main() -> None:
     """Train evidential keyword spotters and export them as self-describing ONNX files."""
 
 
-for command in (train, sweep, score, report, export, quantise, zoo, download, inspect, speak, pack, wake):
+for command in (train, sweep, score, report, export, quantise, zoo, download, inspect, speak, pack, wake, wordless):
     main.add_command(command)

@@ -1,0 +1,53 @@
+"""`kws-export wordless`."""
+
+import json
+from pathlib import Path
+
+import click
+
+from kws_export.cli.options import CACHE, existing_file, existing_folder
+
+
+@click.command()
+@click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
+@click.option("--split", type=click.Choice(["train", "validation", "test"]), default="test", show_default=True)
+@click.option("--model", "model_file", type=existing_file, required=True, help="Whose words, and whose accuracy.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
+@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
+def wordless(data: Path, split: str, model_file: Path, as_json: bool, cache: Path) -> None:
+    """List the clips of a split that hold no word, by their energy, and the MODEL's accuracy with and without them.
+
+    A clip is listed where its loudest tenth of a second is below -55 dB of full scale, or less than 5 dB above the
+    clip's median level. Such clips cannot be named, so the accuracy without them is shown beside the whole, never
+    instead of it.
+
+    \b
+    kws-export wordless --data speech_commands --model models/softmax.onnx
+    """
+    from typing import cast
+
+    import numpy as np
+
+    from kws_edge.model.keyword_model import KeywordModel
+    from kws_export.data.batches import split_features
+    from kws_export.data.speech_commands import Split, index
+    from kws_export.data.splits import load_split
+    from kws_export.evaluation.metrics import accuracy_interval
+    from kws_export.evaluation.scoring import score_clips
+    from kws_export.evaluation.wordless import energies
+
+    model = KeywordModel.load(model_file)
+    clips = load_split(data, cast("Split", split), model.labels, cache)
+    names = [c.path.relative_to(data).as_posix() for c in index(data) if c.split == split and c.word in model.labels]
+    found = list(energies(clips))
+    features = split_features(clips, model.metadata.front_end).numpy()
+    right = score_clips(model, features, np.asarray(clips.labels)).correct
+    for name, e, correct in zip(names, found, right, strict=True):
+        if e.holds_no_word:
+            row = {"clip": name, "loudest_db": round(e.loudest, 1), "contrast_db": round(e.contrast, 1)}
+            text = f"{name}  loudest {e.loudest:.1f} dB, {e.contrast:.1f} dB above its usual level"
+            click.echo(json.dumps({**row, "named_right": bool(correct)}) if as_json else text)
+    empty = np.array([e.holds_no_word for e in found])
+    for what, some in ((f"all {len(right):,} clips", right), (f"without these {int(empty.sum())}", right[~empty])):
+        low, high = accuracy_interval(int(some.sum()), len(some))
+        click.echo(f"{what}: {some.mean():.2%} right ({low:.2%} to {high:.2%})", err=as_json)

@@ -1,0 +1,43 @@
+"""Clips without a word: noise and quiet are listed, a word in noise is not, whatever its level and offset."""
+
+import numpy as np
+import pytest
+import tone_words
+
+from kws_export.evaluation.wordless import QUIET, energy
+
+RNG = np.random.default_rng(0)
+NOISE = RNG.standard_normal(16_000).astype(np.float32)
+
+
+def word(level: float = 0.1) -> np.ndarray:
+    """A tone of 0.3 s in a second."""
+    clip = np.zeros(16_000, np.float32)
+    clip[6000:10_800] = level * np.sin(2 * np.pi * 440 * np.arange(4800) / tone_words.RATE)
+    return clip
+
+
+@pytest.mark.parametrize("level", [1e-4, 1e-3, 0.01, 0.3])
+def test_noise_without_a_word_is_listed_however_loud(level: float) -> None:
+    assert energy(level * NOISE).holds_no_word
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.001, 0.01])
+def test_a_word_in_noise_is_not(noise: float) -> None:
+    assert not energy(word() + noise * NOISE).holds_no_word
+
+
+def test_an_offset_is_no_sound() -> None:
+    assert energy(np.full(16_000, 0.3, np.float32)).holds_no_word
+    assert not energy(word() + np.float32(0.3)).holds_no_word
+
+
+def test_what_is_too_quiet_for_speech_is_listed_though_it_stands_out() -> None:
+    e = energy(word(0.001))
+    assert e.contrast > 30
+    assert e.loudest < QUIET
+    assert e.holds_no_word
+
+
+def test_digital_silence_has_a_level() -> None:
+    assert energy(np.zeros(1600, np.float32)).loudest == pytest.approx(-100)
