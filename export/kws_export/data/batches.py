@@ -151,7 +151,7 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
             _Arrays(self),
             batch_size=None,
             num_workers=workers,
-            collate_fn=_as_it_is,  # type: ignore[arg-type]  # without a batch size it gets one item, not a list
+            collate_fn=_as_it_is,
             timeout=PATIENCE if workers else 0,
         )
         batches = iter(arrays)
