@@ -141,7 +141,7 @@ class Stream:
         self.shape = 1, fe.n_mfcc, check_hop(hop, fe) // fe.hop if steps else fe.frames
 
     def step(self) -> Stages:
-        """Push the next hop. While the stream warms up, the network's time is 0."""
+        """Push the next hop. Where the network does not look at it, its time is 0."""
         network, chunk = self._spotter.network, next(self._chunks)
         count, start = network.count, time.perf_counter()
         self._spotter.push(chunk)

@@ -1,6 +1,6 @@
 """The answer about each window of a clip: a word, or an abstention that says why."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -8,20 +8,27 @@ from kws_edge.arrays import F32
 from kws_edge.model import evidence
 from kws_edge.model.clips import Window
 from kws_edge.model.features import pad
-from kws_edge.model.metadata import SILENCE_CLASS, Score, is_word
+from kws_edge.model.metadata import SILENCE_CLASS, Metadata, Score, is_word
 from kws_edge.model.prediction import Prediction, Reason
 from kws_edge.model.selection import OperatingPoint, withheld
-from kws_edge.model.session import Session
+from kws_edge.model.session import Outputs
 
 
-def answers(session: Session, windows: Sequence[Window], score: Score, point: OperatingPoint) -> list[Prediction]:
+def answers(
+    run: Callable[[F32], Outputs],
+    metadata: Metadata,
+    windows: Sequence[Window],
+    score: Score,
+    point: OperatingPoint,
+) -> list[Prediction]:
     """Run the windows that there is something to hear in; accept or withhold each answer.
 
     Parameters
     ----------
+    run, metadata : the network, as `KeywordModel.run`, and what its file says of it.
     score, point : the uncertainty that decides, and the threshold above which an answer is withheld.
     """
-    n, metadata = len(windows), session.metadata
+    n = len(windows)
     labels, alpha = (
         np.zeros(n, np.int64),
         np.tile(evidence.no_evidence(len(metadata.labels), metadata.variant), (n, 1)),
@@ -30,7 +37,7 @@ def answers(session: Session, windows: Sequence[Window], score: Score, point: Op
     unheard = [_why_unheard(window) for window in windows]
     heard = [i for i in range(n) if unheard[i] is None]
     if heard:
-        outputs = session.run(np.stack([pad(windows[i].frames, metadata.front_end) for i in heard]))
+        outputs = run(np.stack([pad(windows[i].frames, metadata.front_end) for i in heard]))
         labels[heard], alpha[heard] = outputs.labels, outputs.alpha
         uncertainty["entropy"][heard], uncertainty["vacuity"][heard] = outputs.entropy, outputs.vacuity
     probability = evidence.probability(alpha)

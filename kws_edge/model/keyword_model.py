@@ -181,7 +181,7 @@ class KeywordModel:
         windows = cut(read_blocks(source, rate=rate, channel=channel), self.metadata.front_end)
         best: Prediction | None = None
         while batch := list(islice(windows, MAX_BATCH)):
-            for p in answers(self._session, batch, score, point):
+            for p in answers(self.run, self.metadata, batch, score, point):
                 if best is None or rank(p) < rank(best):
                     best = p
             progress(batch[-1].end)
@@ -231,7 +231,7 @@ class KeywordModel:
         predictions = []
         for i in range(0, len(clips), MAX_BATCH):
             predictions += answers(
-                self._session, [self._window(clip) for clip in clips[i : i + MAX_BATCH]], score, point
+                self.run, self.metadata, [self._window(clip) for clip in clips[i : i + MAX_BATCH]], score, point
             )
         return predictions
 

@@ -67,6 +67,11 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
     for source in filter(None, (recipe.start, recipe.distillation.teacher)):
         weights_file(source)
     train = load_split(data_root, "train", labels, cache)
+    if mute := [label for i, label in enumerate(labels) if i not in train.labels]:
+        raise SettingError(
+            f"no training clip for {', '.join(mute)} in {data_root}: a class that is never shown is never learnt; "
+            "expected clips of it, or labels without it"
+        )
     validation = load_split(data_root, "validation", labels, cache)
     noises = _noises(recipe, data_root, front_end)
     drawn = None

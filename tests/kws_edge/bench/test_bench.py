@@ -116,7 +116,7 @@ def test_the_stages_of_a_clip_lie_where_the_time_goes(tiny: str, monkeypatch: py
     monkeypatch.setattr("kws_edge.bench.workload.load", slowed(load, "decode"))
     monkeypatch.setattr("kws_edge.model.keyword_model.mfcc", slowed(mfcc, "features"))
     monkeypatch.setattr(KeywordModel, "run", slowed(KeywordModel.run, "network"))
-    monkeypatch.setattr("kws_edge.model.keyword_model.Prediction", slowed(Prediction, "decision"))
+    monkeypatch.setattr("kws_edge.model.answers.Prediction", slowed(Prediction, "decision"))
     clips = Clips(load_timed(tiny, "cpu", 1), 1, 0.1)
     clips.step()
     for stage in Stages._fields:
@@ -135,7 +135,6 @@ def test_the_largest_batch_is_the_most_that_a_model_runs_at_once(tiny: str) -> N
 
 def test_a_warm_stream_runs_the_network_at_every_hop(tiny: str) -> None:
     stream = Stream(load_timed(tiny, "cpu", 1), 1, 0.2)
-    assert stream.step().network == 0
     while not stream.is_warm():
         stream.step()
     assert all(stream.step().network > 0 for _ in range(20))

@@ -8,7 +8,7 @@ import torch
 
 from kws_edge.errors import SettingError
 from kws_export.data.speech_commands import index
-from kws_export.data.splits import load_split
+from kws_export.training.prepared import prepare
 from kws_export.training.recipe import Recipe
 from kws_export.training.trainer import named
 
@@ -27,7 +27,7 @@ def test_a_class_that_is_never_named_fails_the_run(tones: Path, tmp_path: Path) 
 def test_a_class_without_a_training_clip_is_named_before_training(tmp_path: Path) -> None:
     tone_words.write(tmp_path / "data")
     with pytest.raises(SettingError, match="no training clip for _unknown_"):
-        load_split(tmp_path / "data", "train", ["fall", "high", "low", "rise", "_unknown_"], tmp_path / "cache")
+        prepare(tone_words.recipe(labels=["fall", "high", "low", "rise", "_unknown_"]), tmp_path / "data", tmp_path)
 
 
 def test_one_label_is_told_what_to_add() -> None:
