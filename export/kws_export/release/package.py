@@ -156,8 +156,10 @@ def score_other_words(model: KeywordModel, checkpoint: Checkpoint, data_root: Pa
     clips = [clip for clip in index(data_root) if clip.word not in checkpoint.labels]
     if not clips or UNKNOWN in checkpoint.labels:
         return None
-    words = sorted({clip.word for clip in clips})
-    data = [load_split(data_root, split, words, cache) for split in sorted({clip.split for clip in clips})]
+    words: dict[Split, set[str]] = {}
+    for clip in clips:
+        words.setdefault(clip.split, set()).add(clip.word)  # some are in one split alone
+    data = [load_split(data_root, split, sorted(said), cache) for split, said in sorted(words.items())]
     features = np.concatenate([split_features(d, checkpoint.front_end).numpy() for d in data])
     return score_clips(model, features, np.full(len(features), -1))
 

@@ -31,9 +31,9 @@ from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import Scored
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.release import runtimes
-from kws_export.release.package import package, write_models
+from kws_export.release.package import package, score_other_words, write_models
 from kws_export.training.about import about_folder
-from kws_export.training.checkpoint import load_checkpoint
+from kws_export.training.checkpoint import Checkpoint, load_checkpoint
 
 WORDS = tuple(tone_words.SWEEPS)
 OTHER = "chord"
@@ -229,6 +229,20 @@ def test_the_card_says_what_the_thresholds_give_on_the_test_split_and_on_other_w
 
 def test_the_card_of_a_model_that_heard_whole_words_alone_says_that_it_names_half_words(exported: Exported) -> None:
     assert "trained on whole words alone" in exported.card
+
+
+def test_other_words_are_measured_where_some_are_in_one_split_alone(
+    exported: Exported, root: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(root, tmp_path / "data"))
+    (folder / "click").mkdir()
+    sf.write(folder / "click" / "0000abcd_nohash_0.wav", tone_words.say("low", 99), tone_words.RATE)
+    with (folder / "testing_list.txt").open("a") as file:
+        file.write("click/0000abcd_nohash_0.wav\n")
+    checkpoint = Checkpoint.load(exported.run / "best.pt")
+    scored = score_other_words(KeywordModel.load(exported.file), checkpoint, folder, tmp_path / "cache")
+    assert scored is not None
+    assert len(scored.entropy) == len(list((root / OTHER).iterdir())) + 1
 
 
 def test_without_other_words_the_card_has_no_column_of_them(exported: Exported, tones: Path, tmp_path: Path) -> None:
