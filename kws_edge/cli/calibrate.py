@@ -45,7 +45,7 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
     "--smoothing",
     type=float,
     multiple=True,
-    default=(0.3, 0.5, 0.7),
+    default=(0.3, 0.5),
     show_default=True,
     help="Seconds to try; repeatable.",
 )
@@ -57,6 +57,9 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
     default=("entropy", "vacuity"),
     show_default=True,
     help="Uncertainty to try; repeatable. With both, both must be low.",
+)
+@click.option(
+    "--alone/--no-alone", default=True, show_default=True, help="Also try looser thresholds for words between pauses."
 )
 @click.option("--per-label", is_flag=True, help="Also try thresholds of their own for the words; read below first.")
 @click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
@@ -76,6 +79,7 @@ def calibrate(
     snr: tuple[float, ...],
     smoothing: tuple[float, ...],
     scores: tuple[Literal["entropy", "vacuity", "both"], ...],
+    alone: bool,
     per_label: bool,
     hop: float,
     seed: int,
@@ -110,6 +114,10 @@ def calibrate(
     lasts an hour, and 17 if it lasts 13 minutes. To show 0.5 an hour takes 7.4 hours. Where yours are too short for
     the limit, the command says so, and the copy too; the threshold is then the best guess that they allow.
 
+    A command is said on its own, between two pauses; speech goes on. So words on their own may be less sure at the same
+    number of false accepts, which finds more of them in a quiet room. What then fires are single words of other talk:
+    have some among the negatives. --no-alone leaves that out.
+
     --per-label shares the limit out among the words, so that one that fires by mistake more often than the rest does
     not hold them down. It takes hours of negatives to tell chance from habit: on minutes of speech it found more and
     fired more than the limit elsewhere, which was no better than a higher limit for all.
@@ -136,18 +144,14 @@ def calibrate(
         raise SettingError(f"no word of the model in {positives}; expected folders {', '.join(sought)}")
     with_words, without = _trace(loaded, clips, negatives, snr, hop, seed)
     sets = [SCORES if score == "both" else (score,) for score in scores]
-    tried: list[list[Point]] = []
     candidates = [calibration.candidates(metadata, with_words, without, names, chosen_words) for names in sets]
-    with bar("thresholds", len(smoothing) * sum(map(len, candidates))) as step:
-        for thresholds, base in product(candidates, bases):
-            points = calibration.trade_off(
-                metadata, with_words, without, base, thresholds, chosen_words,
-                until=_SHOWN * max(limit, 1), progress=step,
-            )  # fmt: skip
-            tried.append(points)
-            if per_label:
-                shared = calibration.per_label(points)
-                tried.append([calibration.weigh(metadata, with_words, without, s, chosen_words) for s in shared])
+    with bar("thresholds", (1 + alone) * len(smoothing) * sum(map(len, candidates))) as step:
+        tried = list(
+            calibration.sweep(
+                metadata, with_words, without, product(candidates, bases), limit, chosen_words,
+                alone=alone, own=per_label, until=_SHOWN * max(limit, 1), progress=step,
+            )
+        )  # fmt: skip
     chosen = _choose(tried, limit, shown=not as_json)
     curve = calibration.frontier(next(points for points in tried if any(point is chosen for point in points)))
     best = [calibration.best(points, limit) for points in tried]
@@ -157,12 +161,13 @@ def calibrate(
         "method": "most hits under the limit on each of the negatives",
         "limit": limit,
         "limit_shown": not unshown,
+        "shown": max(report.false_accepts_per_hour.high for report in chosen.negatives.values()),
         "words_chosen": chosen_words,
         "hop": hop,
         "seed": seed,
         "positives": {"clips": len(clips), "from": short_name(str(listed or positives)), "snr": [None, *snr]},
         "negatives": {stream.name: {"seconds": stream.seconds} for stream in without},
-        "tried": {"smoothing": list(smoothing), "score": list(scores), "per_label": per_label},
+        "tried": {"smoothing": list(smoothing), "score": list(scores), "alone": alone, "per_label": per_label},
         "words": chosen.words.to_dict(),
         "false_accepts_per_hour": {n: r.false_accepts_per_hour._asdict() for n, r in chosen.negatives.items()},
     }
@@ -257,7 +262,8 @@ def _up_to(settings: "StreamSettings") -> str:
     for score, threshold in settings.thresholds.items():
         values = sorted({threshold, *(own[score] for own in settings.labels.values() if score in own)})
         shown.append(f"{score} " + " to ".join(f"{value:.4g}" for value in dict.fromkeys((values[0], values[-1]))))
-    return " and ".join(shown)
+    alone = " and ".join(f"{score} {threshold:.4g}" for score, threshold in settings.alone.items())
+    return " and ".join(shown) + (f", alone {alone}" if alone else "")
 
 
 def _unshown(chosen: "Point", limit: float) -> list[str]:

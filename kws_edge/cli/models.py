@@ -81,12 +81,15 @@ def _stream(metadata: "Metadata") -> list[str]:
 
     settings = StreamSettings.of(metadata)
     limits = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.thresholds.items())
+    alone = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.alone.items())
+    limits += f" (on their own {alone})" if alone else ""
     own = f", {len(settings.labels)} words with thresholds of their own" if settings.labels else ""
     about = (metadata.stream or {}).get("calibration")
     about = about if isinstance(about, Mapping) else {}
     lines = [f"  stream       {limits}{own}, smoothing {settings.smoothing:g} s"]
     if "limit" in about:
-        shown = "" if about.get("limit_shown", True) else ", which the negatives are too short to show"
+        least = f"; they show at most {about['shown']:.1f}" if "shown" in about else ""
+        shown = "" if about.get("limit_shown", True) else f", which the negatives are too short to show{least}"
         lines.append(f"               at most {about['limit']} false accepts an hour{shown}")
     lines.append(f"               calibrated for {', '.join(calibrated_words(metadata) or ['all words'])}")
     if negatives := about.get("negatives"):

@@ -14,6 +14,10 @@ end, a score is above its threshold by `hysteresis` of the way to 1, or another 
 closer than `refractory` seconds. An accepted label outside the chosen words gives no event. A label that begins
 with an underscore (`_unknown_`) is no word, and never accepted.
 
+Words on their own: a command is said alone, speech goes on. Where the sound since a pause of `PAUSE` lasted at most
+`ALONE_LONGEST` and was followed by `ALONE_PAUSE` of quiet, its least uncertain hop need only hold the thresholds
+`alone`, which may be looser. That answers later than the first accepted hop would, by no more than the quiet.
+
 Abstentions: sound that is `SPEECH` above the noise floor makes an episode, which ends with a pause of `PAUSE`. If it
 lasted as long as an utterance may (`MIN_SPEECH` to `MAX_SPEECH`) and no label was accepted in it, there is one event
 without a label, with the numbers of its least uncertain hop. Longer ones (music, a radio) were not said to the device.
@@ -44,6 +48,7 @@ from kws_edge.stream.trace import Hops
 SPEECH: Final = 9.0  # dB above the noise floor
 MIN_SPEECH, MAX_SPEECH = 0.2, 3.0  # s
 PAUSE: Final = 0.6  # s
+ALONE_LONGEST, ALONE_PAUSE = 1.3, 0.3  # s
 
 _ROUNDING = 1e-6  # s; durations are differences of times in float64
 
@@ -111,6 +116,7 @@ class Decision:
         self._chosen = [label in chosen for label in self._labels]
         self._is_word = [is_word(label) for label in self._labels]
         self._limits = [_limits(settings, label) for label in self._labels]
+        self._alone = [(score, float(np.float32(threshold))) for score, threshold in settings.alone.items()]
         self._probability = float(np.float32(settings.probability))
         self._first_score = next(iter(settings.thresholds))
         self._smooth = max(1, round(settings.smoothing / hop))
@@ -171,17 +177,37 @@ class Decision:
             u = now.score(score)
             accepted = accepted and u <= limit
             released = released or u > release
-        if accepted and self._episode:
-            self._episode.accepted = True
+        episode, found = self._episode, now if accepted else None
+        if episode:
+            self._keep_best(episode, now, heard=heard)
+            if not accepted and not speech and self._said_alone(episode, time):
+                found = episode.best
+            episode.accepted |= found is not None
         event = self._follow(time, now, clipped=clipped, speech=speech, heard=heard)
         events = [event] if event else []
         self._released = self._released + 1 if released or best != self._word else 0
         self._armed = self._armed or self._released >= self._rearm
-        if accepted and self._armed and time - self._event_time >= self.settings.refractory - _ROUNDING:
-            self._armed, self._released, self._word, self._event_time = False, 0, best, time
-            if self._chosen[best]:
-                events.append(self._event(now, time, self._episode, None))
+        if found and self._armed and time - self._event_time >= self.settings.refractory - _ROUNDING:
+            self._armed, self._released, self._word, self._event_time = False, 0, found.guess, time
+            if self._chosen[found.guess]:
+                events.append(self._event(found, time, self._episode or episode, None))
         return events
+
+    def _said_alone(self, episode: _Episode, time: float) -> bool:
+        """Whether the sound that has ended was a word on its own, as sure as that has to be."""
+        best = episode.best
+        if not self._alone or episode.accepted or best is None or not self._is_word[best.guess]:
+            return False
+        quiet, length = time - episode.last, episode.last - episode.start
+        if quiet < ALONE_PAUSE - _ROUNDING or length > ALONE_LONGEST + _ROUNDING:
+            return False
+        sure = all(best.score(score) <= limit for score, limit in self._alone)
+        return sure and bool(best.probability[best.guess] >= self._probability)
+
+    def _keep_best(self, episode: _Episode, now: Smoothed, *, heard: bool) -> None:
+        score = self._first_score
+        if heard and (episode.best is None or now.score(score) < episode.best.score(score)):
+            episode.best = now
 
     def _follow(self, time: float, now: Smoothed, *, clipped: bool, speech: bool, heard: bool) -> Event | None:
         """Carry the episode on; its abstention where it ends without a word."""
@@ -200,8 +226,7 @@ class Decision:
         if episode:
             episode.last = time if speech else episode.last
             episode.clipped |= clipped
-            if heard and (episode.best is None or now.score(self._first_score) < episode.best.score(self._first_score)):
-                episode.best = now
+            self._keep_best(episode, now, heard=heard)
         return event
 
     def _asked_for(self, smoothed: Smoothed) -> bool:

@@ -22,6 +22,8 @@ class StreamSettings:
     ----------
     thresholds : score → the highest uncertainty that is accepted; where there are two, both must hold.
     labels : label → thresholds that replace those above for that label.
+    alone : thresholds, of the same scores, for a word between two pauses, said on its own; looser than the others, or
+        none. A file from before they came has none.
     probability : the least p̂ that is accepted, 0 to 1.
     smoothing : over how long the windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
     hysteresis : how far, of the way from its threshold to 1, a score must rise to arm the decision again, 0 to 1.
@@ -46,6 +48,7 @@ class StreamSettings:
     hysteresis: float = 0.25
     rearm: float = 0.3
     refractory: float = 0.8
+    alone: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, with a SettingError that names the field."""
@@ -58,6 +61,12 @@ class StreamSettings:
                 )
             for score, threshold in thresholds.items():
                 _check(f"{name}.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
+        if not isinstance(self.alone, Mapping) or self.alone.keys() not in (set(), self.thresholds.keys()):
+            raise SettingError(
+                f"stream settings: alone={self.alone!r}; expected none, or thresholds for {', '.join(self.thresholds)}"
+            )
+        for score, threshold in self.alone.items():
+            _check(f"alone.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
         for label, thresholds in self.labels.items():
             if thresholds.keys() - self.thresholds.keys():
                 raise SettingError(
@@ -70,16 +79,16 @@ class StreamSettings:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         labels = {label: dict(thresholds) for label, thresholds in self.labels.items()}
-        return asdict(replace(self, thresholds=dict(self.thresholds), labels=labels))
+        return asdict(replace(self, thresholds=dict(self.thresholds), labels=labels, alone=dict(self.alone)))
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "StreamSettings":
         """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
         names = {f.name for f in fields(cls)}
-        if settings.keys() != names:
-            missing, unknown = sorted(names - settings.keys()), sorted(settings.keys() - names)
+        if settings.keys() | {"alone"} != names:
+            missing, unknown = sorted(names - settings.keys() - {"alone"}), sorted(settings.keys() - names)
             raise SettingError(f"stream settings: missing {missing}, unknown {unknown}; expected {sorted(names)}")
-        return cls(**settings)
+        return cls(**{"alone": {}, **settings})
 
     @classmethod
     def of(cls, metadata: Metadata, *, score: str | None = None, target: Target | None = None) -> "StreamSettings":
@@ -108,7 +117,7 @@ class StreamSettings:
                 return calibrated
         scores = SCORES if score == "both" else (score or metadata.score,)
         thresholds = {s: metadata.threshold(s, DEFAULT_TARGET if target is None else target).threshold for s in scores}
-        return replace(calibrated, thresholds=thresholds, labels={}) if calibrated else cls(thresholds)
+        return replace(calibrated, thresholds=thresholds, labels={}, alone={}) if calibrated else cls(thresholds)
 
 
 def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[str]:

@@ -24,8 +24,11 @@ from kws_edge.stream.trace import Hops, trace
 from kws_edge.tuning.evaluation import Report, evaluate
 from kws_edge.tuning.soundscape import Word
 
-CANDIDATES: Final = 48
-"""Thresholds that are tried for each score and smoothing: enough for steps of 2 % of the words."""
+CANDIDATES: Final = 24
+"""Half of the thresholds that are tried for each score and smoothing: enough for steps of 4 % of the words."""
+ALONE_SHARE: Final = 0.4
+"""Of the false accepts that are allowed, those left to words that are not said on their own, where these get thresholds
+of their own. From 0.3 to 0.6 made little difference."""
 PRIOR: Final = 5.0
 """False accepts that every label is taken to have had before any was seen (`per_label`)."""
 PRICES: Final = 40
@@ -191,6 +194,7 @@ def trade_off(
     thresholds: Iterable[Mapping[str, float]],
     words: Collection[str] | None = None,
     *,
+    alone: bool = False,
     until: float = math.inf,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Point]:
@@ -199,7 +203,8 @@ def trade_off(
     Parameters
     ----------
     positives, negatives : recordings with words, and without.
-    settings : all but the thresholds, which are replaced; those of single labels are dropped.
+    settings : all but the thresholds, which are replaced; those of single labels and of words on their own are dropped.
+    alone : replace those of words on their own instead, and keep the others.
     thresholds : rising, as `candidates` gives them.
     words : the labels that give events; None for all.
     until : false accepts per hour after which the rest is left out: what is beyond interests nobody.
@@ -215,10 +220,72 @@ def trade_off(
     points: list[Point] = []
     for candidate in thresholds:
         if not points or points[-1].false_accepts_per_hour <= until:
-            changed = replace(settings, thresholds=dict(candidate), labels={})
+            changed = replace(settings, thresholds=dict(candidate), labels={}, alone={})
+            if alone:
+                changed = replace(settings, alone=dict(candidate))
             points.append(weigh(metadata, positives, negatives, changed, words))
         progress()
     return points
+
+
+def said_alone(
+    metadata: Metadata,
+    positives: Sequence[Traced],
+    negatives: Sequence[Traced],
+    points: Sequence[Point],
+    limit: float,
+    words: Collection[str] | None = None,
+    *,
+    until: float = math.inf,
+    progress: Callable[[], None] = lambda: None,
+) -> list[Point]:
+    """Give words that are said on their own looser thresholds, for a part of the false accepts that are allowed.
+
+    The others keep the best thresholds of the points that hold `ALONE_SHARE` of the limit, or the strictest.
+
+    Parameters
+    ----------
+    points : what one `trade_off` gave, thresholds rising.
+    """
+    base = best(points, ALONE_SHARE * limit) or points[0]
+    leading = next(iter(base.settings.thresholds))
+    looser = [
+        p.settings.thresholds for p in points if p.settings.thresholds[leading] > base.settings.thresholds[leading]
+    ]
+    return trade_off(
+        metadata, positives, negatives, base.settings, looser, words, alone=True, until=until, progress=progress
+    )
+
+
+def sweep(
+    metadata: Metadata,
+    positives: Sequence[Traced],
+    negatives: Sequence[Traced],
+    tries: Iterable[tuple[Sequence[Mapping[str, float]], StreamSettings]],
+    limit: float,
+    words: Collection[str] | None = None,
+    *,
+    alone: bool = True,
+    own: bool = False,
+    until: float = math.inf,
+    progress: Callable[[], None] = lambda: None,
+) -> Iterator[list[Point]]:
+    """All curves of which `choose` takes a point.
+
+    Parameters
+    ----------
+    tries : thresholds, rising, and the settings to which they belong.
+    alone, own : try thresholds for words on their own, and for single labels, too.
+    """
+    for thresholds, base in tries:
+        points = trade_off(metadata, positives, negatives, base, thresholds, words, until=until, progress=progress)
+        yield points
+        if alone and (
+            looser := said_alone(metadata, positives, negatives, points, limit, words, until=until, progress=progress)
+        ):
+            yield looser
+        if own:
+            yield [weigh(metadata, positives, negatives, settings, words) for settings in per_label(points)]
 
 
 def per_label(points: Sequence[Point]) -> list[StreamSettings]:
@@ -260,12 +327,12 @@ def best(points: Iterable[Point], false_accepts_per_hour: float) -> Point | None
     return min(held, key=_order, default=None)
 
 
-def choose(curves: Iterable[Iterable[Point]], false_accepts_per_hour: float) -> Point:
+def choose(curves: Sequence[Iterable[Point]], false_accepts_per_hour: float) -> Point:
     """The best point of several curves, such as one for each smoothing and score.
 
-    Longer smoothing answers later, and thresholds for each label are fitted to more chance; so of the curves that come
-    within one standard error of the most hits, the one with the shortest smoothing is taken, and of these one with
-    the same thresholds for all labels.
+    Longer smoothing answers later, and more thresholds are fitted to more chance; so of the curves that come within one
+    standard error of the most hits, the one with the shortest smoothing is taken, of these one with the same thresholds
+    for all labels, and of these one without others for words on their own.
 
     Raises
     ------
@@ -278,7 +345,7 @@ def choose(curves: Iterable[Iterable[Point]], false_accepts_per_hour: float) -> 
     most = max(found, key=lambda p: p.words.hits)
     least = most.words.hits - math.sqrt(most.words.hits * most.miss_rate)
     close = [p for p in found if p.words.hits >= least]
-    return min(close, key=lambda p: (p.settings.smoothing, bool(p.settings.labels), *_order(p)))
+    return min(close, key=lambda p: (p.settings.smoothing, bool(p.settings.labels), bool(p.settings.alone), *_order(p)))
 
 
 def _cause(points: Sequence[Point], limit: float) -> str:

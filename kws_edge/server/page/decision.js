@@ -7,6 +7,8 @@ const SPEECH = 9; // dB above the noise floor
 const MIN_SPEECH = 0.2; // s
 const MAX_SPEECH = 3;
 const PAUSE = 0.6;
+const ALONE_LONGEST = 1.3;
+const ALONE_PAUSE = 0.3;
 const ROUNDING = 1e-6;
 
 // A label that begins with an underscore is a class that is not a word.
@@ -44,16 +46,34 @@ export class Decision {
     const now = this.average(output ?? this.nothing);
     const { accepted, released } = this.judge(now);
     const events = [];
-    if (accepted && this.episode) this.episode.accepted = true;
+    const { episode } = this;
+    let found = accepted ? now : null;
+    if (episode) {
+      this.keepBest(episode, now, output !== null);
+      if (!accepted && level <= noise + SPEECH && this.saidAlone(episode, time)) found = episode.best;
+      episode.accepted ||= found !== null;
+    }
     const abstention = this.follow(time, now, { clipped, speech: level > noise + SPEECH, heard: output !== null });
     if (abstention) events.push(abstention);
     this.released = released || now.guess !== this.word ? this.released + 1 : 0;
     this.armed ||= this.released >= this.rearm;
-    if (accepted && this.armed && time - this.eventTime >= this.settings.refractory - ROUNDING) {
-      Object.assign(this, { armed: false, released: 0, word: now.guess, eventTime: time });
-      events.push(this.event(now, time, null));
+    if (found && this.armed && time - this.eventTime >= this.settings.refractory - ROUNDING) {
+      Object.assign(this, { armed: false, released: 0, word: found.guess, eventTime: time });
+      events.push(this.event(found, time, null, this.episode ?? episode));
     }
     return { now, events };
+  }
+
+  // Whether the sound that has ended was a word on its own, as sure as that has to be.
+  saidAlone({ start, last, accepted, best }, time) {
+    const limits = Object.entries(this.settings.alone ?? {});
+    if (!limits.length || accepted || !best || !isWord(best.guess)) return false;
+    if (time - last < ALONE_PAUSE - ROUNDING || last - start > ALONE_LONGEST + ROUNDING) return false;
+    return limits.every(([score, limit]) => best[score] <= limit) && Math.max(...best.probability) >= this.settings.probability;
+  }
+
+  keepBest(episode, now, heard) {
+    if (heard && !(episode.best?.[this.firstScore] <= now[this.firstScore])) episode.best = now;
   }
 
   // The mean over the last windows.
@@ -96,14 +116,13 @@ export class Decision {
     if (episode) {
       if (speech) episode.last = time;
       episode.clipped ||= clipped;
-      if (heard && !(episode.best?.[this.firstScore] <= now[this.firstScore])) episode.best = now;
+      this.keepBest(episode, now, heard);
     }
     this.episode = episode;
     return event;
   }
 
-  event({ guess, probability, vacuity, entropy }, time, reason) {
-    const { episode } = this;
+  event({ guess, probability, vacuity, entropy }, time, reason, episode = this.episode) {
     let [start, end] = [Math.max(0, time - this.window), time];
     if (episode && reason) [start, end] = [episode.start, episode.last];
     else if (episode && episode.last > start) [start, end] = [Math.max(start, episode.start), episode.last];

@@ -35,6 +35,7 @@ from kws_edge.tuning.calibration import (
     choose,
     frontier,
     per_label,
+    sweep,
     trace_stream,
     trade_off,
     weigh,
@@ -201,6 +202,38 @@ def test_a_label_without_words_keeps_the_common_thresholds() -> None:
     assert all(s.labels.keys() <= {"low"} for s in per_label(points))
 
 
+# Words on their own
+
+
+def sounding(name: str, *spoken: tuple[str, float, float, float], said: bool = True) -> Traced:
+    """As `recording`, with the times at which there is sound, from and to, beside each word's score."""
+    plain = recording(name, *[(label, score) for label, score, _, _ in spoken], said=said)
+    level = plain.hops.level.copy()
+    for _, _, start, end in spoken:
+        level[(plain.hops.time > start) & (plain.hops.time < end)] = -20
+    return replace(plain, hops=replace(plain.hops, level=level))
+
+
+def test_words_on_their_own_get_looser_thresholds_where_other_speech_goes_on() -> None:
+    said = [(word.start, word.end) for word in WORDS.words]
+    words = sounding("words", *[("low", 0.05 + 0.1 * i, *span) for i, span in enumerate(said)])
+    radio = sounding("radio", *[("low", 0.25, start - 1.5, end + 1.5) for start, end in said], said=False)
+    thresholds = at(0.1, 0.2, 0.3, 0.4)
+    plain, alone = sweep(METADATA, [words], [radio], [(thresholds, SETTINGS)], 1.0)
+    chosen = choose([plain, alone], 1.0)
+    assert [p.settings.alone for p in plain] == [{}] * len(plain)
+    assert chosen.settings.thresholds == {"vacuity": 0.2}
+    assert chosen.settings.alone == {"vacuity": 0.4}
+    assert chosen.words.hits > max(p.words.hits for p in plain if p.false_accepts_per_hour <= 1)
+    assert len(list(sweep(METADATA, [words], [radio], [(thresholds, SETTINGS)], 1.0, alone=False))) == 1
+
+
+@pytest.mark.parametrize(("plain", "expected"), [(15, False), (13, True)])
+def test_thresholds_for_words_on_their_own_must_find_more_than_chance_does(plain: int, expected: bool) -> None:
+    own = point(16, 0, settings=replace(SETTINGS, alone={"vacuity": 0.5}))
+    assert bool(choose([[own], [point(plain, 0)]], 1).settings.alone) is expected
+
+
 # The choice
 
 
@@ -326,8 +359,8 @@ class TestCalibrate:
         assert lines[0] == "Within 0.5 false accepts an hour:"
         tried = lines[2 : lines.index("The trade-off of the chosen one:")]
         curve = lines[len(tried) + 4 : -1]
-        assert ["0.20 s  entropy" in line for line in tried] == [True, False]
-        assert ["0.50 s  entropy" in line for line in tried] == [False, True]
+        assert ["0.20 s  entropy" in line for line in tried] == [True, True, False, False]
+        assert ["0.50 s  entropy" in line for line in tried] == [False, False, True, True]
         (marked,) = [line for line in tried if line.startswith("*")]
         assert marked in curve
         assert "entropy" in marked
@@ -363,7 +396,7 @@ class TestCalibrate:
 
     def test_thresholds_for_each_label_are_tried_beside_the_common_one(self) -> None:
         result = calibrate("--smoothing", "0.2", "--score", "entropy", "--per-label", "--json")
-        assert len(json.loads(result.stdout)["tried"]) == 2
+        assert len(json.loads(result.stdout)["tried"]) == 3
         assert stream_of("mine.onnx")["calibration"]["tried"]["per_label"] is True
 
     def test_the_curve_as_json_agrees_with_the_copy(self) -> None:
