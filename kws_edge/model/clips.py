@@ -1,8 +1,8 @@
 """Cut audio of any length into what the network sees: one window for a clip, many for a recording.
 
 A clip that fits the network's input is one window, however short. A longer recording becomes windows of
-`WINDOW_SECONDS`, `STEP_SECONDS` apart. Each frame depends on its own samples alone, so the frames of a recording are
-computed once and shared by the windows that they fall in.
+`WINDOW_SECONDS` or of a whole input (`window_frames`), `STEP_SECONDS` apart. Each frame depends on its own samples
+alone, so the frames of a recording are computed once and shared by the windows that they fall in.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,7 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE, Level, measure
 from kws_edge.model.features import FrontEnd, MFCCStream
+from kws_edge.model.metadata import Metadata
 
 WINDOW_SECONDS: Final = 1.0
 """The length of clip that the networks are trained on."""
@@ -39,12 +40,19 @@ class Window:
     level: Level | None
 
 
-def cut(blocks: Iterable[F32], front_end: FrontEnd) -> Iterator[Window]:
+def window_frames(metadata: Metadata) -> int:
+    """How many frames of sound a window of a recording has: those of a clip, or all that the network takes in."""
+    fe = metadata.front_end
+    return fe.frames if metadata.padding == "valid" else fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE))
+
+
+def cut(blocks: Iterable[F32], front_end: FrontEnd, length: int) -> Iterator[Window]:
     """Cut a recording that comes in blocks; no more than a window and a block of it is held.
 
     Parameters
     ----------
     blocks : float32 [n] each, mono at 16 kHz, in order, of any length.
+    length : frames of a window of what does not fit the network's input, at most `FrontEnd.frames`.
 
     Yields
     ------
@@ -52,7 +60,6 @@ def cut(blocks: Iterable[F32], front_end: FrontEnd) -> Iterator[Window]:
     Nothing where there is less than one frame.
     """
     fe = front_end
-    length = min(fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE)), fe.frames)
     step = max(1, round(STEP_SECONDS * SAMPLE_RATE / fe.hop))
     stream = MFCCStream(fe)
     samples, frames = np.empty(0, np.float32), np.empty((0, fe.n_mfcc), np.float32)

@@ -57,6 +57,13 @@ def label(logits: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return np.asarray(np.argmax(np.asarray(logits), axis=-1), np.int64)
 
 
+def dirichlet(p: F32, vacuity: float, variant: Variant) -> F32:
+    """The α, float32 [K], of a mean p̂ and a vacuity u = K/(Σe + K), which gives Σα; each above 0."""
+    K = len(p)
+    strength = K / vacuity - K * (1 - variant.alpha_offset)
+    return np.maximum(p * np.float32(strength), np.finfo(np.float32).tiny)
+
+
 def probability(alpha: npt.ArrayLike) -> Array:
     """The Dirichlet's mean p̂ = α / Σα. [..., K] → [..., K], sums to 1."""
     a = np.asarray(alpha)

@@ -7,9 +7,8 @@ print(f"not sure: {p.reason}" if p.abstained else p.label)
 
 import os
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +19,16 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load, read_blocks
 from kws_edge.audio.opened import Source
 from kws_edge.errors import AudioError
-from kws_edge.model.answers import answers, rank
+from kws_edge.model.answers import answers
 from kws_edge.model.clips import Window, cut, whole
 from kws_edge.model.features import mfcc
 from kws_edge.model.metadata import Metadata, Score
 from kws_edge.model.prediction import Prediction
+from kws_edge.model.search import beginning, search, whole_of
+from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.model.session import MAX_BATCH, Outputs, Session
 from kws_edge.model.shipped import find_model
 from kws_edge.model.target import Target
-
-DEFAULT_TARGET: Final = 0.995
 
 
 class KeywordModel:
@@ -150,8 +149,10 @@ class KeywordModel:
         """Name the word in a clip, or abstain.
 
         A clip of up to 1.3 s, which the network's input holds, is centred in it and seen in one pass. A longer one is
-        searched in windows of a second, a tenth apart, in bounded memory whatever its length: the answer is that of
-        the least uncertain window, and says where it lies. A silent window is never asked about.
+        searched in windows a tenth of a second apart, in bounded memory whatever its length, and decided on as a stream
+        is: by the mean of some windows in a row, and where the model was calibrated on streams by that threshold too
+        (for targets from 0.995 on). The answer is that of the least uncertain mean, and says where it lies. A silent
+        window is never asked about.
 
         Parameters
         ----------
@@ -178,17 +179,17 @@ class KeywordModel:
         """
         score = score or self.metadata.score
         point = self.metadata.threshold(score, target)
-        windows = cut(read_blocks(source, rate=rate, channel=channel), self.metadata.front_end)
-        best: Prediction | None = None
-        while batch := list(islice(windows, MAX_BATCH)):
-            for p in answers(self.run, self.metadata, batch, score, point):
-                if best is None or rank(p) < rank(best):
-                    best = p
-            progress(batch[-1].end)
-        if best is None:
+        fe = self.metadata.front_end
+        blocks = iter(read_blocks(source, rate=rate, channel=channel))
+        head, is_long = beginning(blocks, fe.max_samples)
+        if is_long:
+            return search(self.run, self.metadata, whole_of(head, blocks), score, point, progress)
+        windows = list(cut(head, fe, fe.frames))
+        if not windows:
             name = os.fspath(source) if isinstance(source, str | os.PathLike) else "audio"
-            raise AudioError(f"{name}: too short; expected {self.metadata.front_end.window} samples at 16 kHz or more")
-        return best
+            raise AudioError(f"{name}: too short; expected {fe.window} samples at 16 kHz or more")
+        progress(windows[0].end)
+        return answers(self.run, self.metadata, windows, score, point)[0]
 
     def classify_batch(
         self, samples: npt.ArrayLike, *, target: Target = DEFAULT_TARGET, score: Score | None = None

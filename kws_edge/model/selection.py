@@ -15,13 +15,16 @@ section on selective prediction.
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kws_edge.arrays import F32, F64, Bools
 from kws_edge.errors import SettingError
+
+DEFAULT_TARGET: Final = 0.995
+"""The accuracy of accepted clips for which a threshold is taken unless another is asked for."""
 
 TOLERANCE = 1e-6
 """A target counts as reached from this far below, so that 0.995 is reached by 199 of 200 whatever the rounding."""

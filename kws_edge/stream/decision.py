@@ -248,7 +248,7 @@ class Decision:
             label=None if reason else guess,
             guess=guess,
             probability=float(smoothed.probability[smoothed.guess]),
-            alpha=self._alpha(smoothed),
+            alpha=evidence.dirichlet(smoothed.probability, smoothed.vacuity, self._variant),
             vacuity=smoothed.vacuity,
             entropy=smoothed.entropy,
             reason=reason,
@@ -257,12 +257,6 @@ class Decision:
             time=time,
             model=self._model,
         )
-
-    def _alpha(self, smoothed: Smoothed) -> F32:
-        """The Dirichlet of this mean and this vacuity u = K/(Σe + K), which gives Σα."""
-        K = len(self._labels)
-        strength = K / smoothed.vacuity - K * (1 - self._variant.alpha_offset)
-        return np.maximum(smoothed.probability * np.float32(strength), np.finfo(np.float32).tiny)
 
 
 def decide(

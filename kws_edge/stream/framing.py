@@ -29,7 +29,7 @@ import numpy.typing as npt
 from kws_edge.arrays import F32, F64
 from kws_edge.audio.level import CLIP_LEVEL, SAMPLE_RATE, measure
 from kws_edge.errors import SettingError
-from kws_edge.model.clips import WINDOW_SECONDS
+from kws_edge.model.clips import window_frames
 from kws_edge.model.features import FrameMFCC, FrontEnd
 from kws_edge.model.metadata import Metadata
 
@@ -215,12 +215,6 @@ def quiet(n: int) -> F64:
     noise = (k / 2**31 - 1) * math.sqrt(3)
     noise.flags.writeable = False
     return noise
-
-
-def window_frames(metadata: Metadata) -> int:
-    """How many frames of sound a window of a stream has: those of a clip, or all that the network takes in."""
-    fe = metadata.front_end
-    return fe.frames if metadata.padding == "valid" else fe.frame_count(round(WINDOW_SECONDS * SAMPLE_RATE))
 
 
 def window_seconds(metadata: Metadata) -> float:

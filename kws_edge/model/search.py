@@ -1,0 +1,131 @@
+"""One answer for a recording that is longer than the network's input, by the rule by which a stream decides.
+
+Windows a tenth of a second apart, the first and last of them half beyond the recording's ends, where it is taken to be
+quiet. What each says is averaged over the model's smoothing, those without sound counting as no evidence; and the
+answer is that of the least uncertain mean. One window of twenty is easily sure of a word that is none; a few in a row
+are not. The threshold is that for clips; where the model was calibrated on streams and the accuracy asked for is that
+of `DEFAULT_TARGET` or higher, also that for streams must hold.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any, Final
+
+import numpy as np
+
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.model import evidence
+from kws_edge.model.answers import answers, rank
+from kws_edge.model.clips import STEP_SECONDS, cut, window_frames
+from kws_edge.model.metadata import SILENCE_CLASS, Metadata, Score, is_word
+from kws_edge.model.prediction import Prediction, Reason
+from kws_edge.model.selection import DEFAULT_TARGET, OperatingPoint
+from kws_edge.model.session import MAX_BATCH, Outputs
+from kws_edge.model.variants import get_variant
+
+SMOOTHING: Final = 0.3
+"""Seconds, for a model that was not calibrated on streams."""
+_BEYOND: Final = 0.5  # s
+
+
+def search(
+    run: Callable[[F32], Outputs],
+    metadata: Metadata,
+    blocks: Iterable[F32],
+    score: Score,
+    point: OperatingPoint,
+    progress: Callable[[float], None] = lambda seconds: None,
+) -> Prediction:
+    """The answer for a recording.
+
+    Parameters
+    ----------
+    run, metadata : the network, as `KeywordModel.run`, and what its file says of it.
+    blocks : float32 [n] each, mono at 16 kHz, longer than the network's input together; at most a window and a block
+        of them is held.
+    score, point : the uncertainty that decides, and the operating point of clips.
+    progress : called now and then with the seconds that are done.
+    """
+    variant = get_variant(metadata.variant)
+    smoothing, threshold = _decided_by(metadata, score, point)
+    n = max(1, round(smoothing / STEP_SECONDS))
+    K = len(metadata.labels)
+    nothing = np.full(K, 1 / K, np.float32), 1.0
+    past: deque[tuple[F32, float]] = deque([nothing] * n, n)
+    lately: deque[Prediction] = deque(maxlen=n // 2 + 1)
+    length = 0  # samples of the recording
+    best: Prediction | None = None
+
+    def padded() -> Iterator[F32]:
+        nonlocal length
+        beyond, last = round(_BEYOND * SAMPLE_RATE), np.zeros(1, np.float32)
+        for i, block in enumerate(blocks):
+            if i == 0:
+                yield np.repeat(block[:1], beyond)
+            last, length = block[-1:], length + len(block)
+            yield block
+        yield np.repeat(last, beyond)
+
+    windows = cut(padded(), metadata.front_end, window_frames(metadata))
+    while batch := list(islice(windows, MAX_BATCH)):
+        for seen in answers(run, metadata, batch, score, point):
+            lately.append(seen)
+            past.append(nothing if seen.guess is None else (evidence.probability(seen.alpha), seen.vacuity))
+            p = np.mean([probability for probability, _ in past], axis=0, dtype=np.float32)
+            u = float(np.mean([vacuity for _, vacuity in past]))
+            found = _mean(lately[0], p, u, evidence.dirichlet(p, u, variant), threshold, metadata)
+            if best is None or rank(found) < rank(best):
+                best = found
+        progress(max(0.0, batch[-1].end - _BEYOND))
+    assert best is not None  # the recording is longer than a window
+    end = min(best.end - _BEYOND, length / SAMPLE_RATE)
+    return replace(best, start=max(0.0, best.start - _BEYOND), end=end)
+
+
+def beginning(blocks: Iterator[F32], most: int) -> tuple[list[F32], bool]:
+    """The first blocks, up to where there are more than `most` samples, and whether there are."""
+    head: list[F32] = []
+    total = 0
+    for block in blocks:
+        head.append(block)
+        total += len(block)
+        if total > most:
+            return head, True
+    return head, False
+
+
+def whole_of(head: list[F32], rest: Iterator[F32]) -> Iterator[F32]:
+    """What `beginning` took, and the rest."""
+    return (block for block in chain(head, rest) if len(block))
+
+
+def _decided_by(metadata: Metadata, score: Score, point: OperatingPoint) -> tuple[float, float]:
+    """Smoothing and threshold."""
+    settings = (metadata.stream or {}).get("settings")
+    if not isinstance(settings, Mapping):
+        return SMOOTHING, point.threshold
+    smoothing, thresholds = settings.get("smoothing", SMOOTHING), settings.get("thresholds")
+    of_stream = thresholds.get(score, point.threshold) if isinstance(thresholds, Mapping) else point.threshold
+    if point.target < DEFAULT_TARGET:
+        of_stream = point.threshold
+    return float(smoothing), min(point.threshold, float(of_stream))
+
+
+def _mean(middle: Prediction, p: F32, vacuity: float, alpha: F32, threshold: float, metadata: Metadata) -> Prediction:
+    """What the mean of some windows says, at the time of the one in their middle."""
+    entropy = float(evidence.entropy_of(p))
+    numbers: dict[str, Any] = {"alpha": alpha, "vacuity": vacuity, "entropy": entropy, "threshold": threshold}
+    if middle.guess is None:
+        return replace(middle, threshold=threshold)
+    guess = metadata.labels[int(p.argmax())]
+    uncertain = not (vacuity if middle.score == "vacuity" else entropy) <= threshold
+    reason = None
+    if uncertain:
+        reason = Reason.CLIPPED if middle.reason is Reason.CLIPPED else Reason.UNCERTAIN
+    elif not is_word(guess):
+        reason = Reason.SILENCE if guess == SILENCE_CLASS else Reason.UNKNOWN_WORD
+    label = guess if reason is None else None
+    return replace(middle, label=label, guess=guess, probability=float(p.max()), reason=reason, **numbers)
