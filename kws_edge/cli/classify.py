@@ -68,8 +68,8 @@ def classify(
     """Name the word in each FILE, or say why that is not sure.
 
     A FILE is WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF, of any sample rate and length; a folder, with all
-    folders in it; a pattern in quotes; or - for standard input. In a file of more than 1.3 s the answer is that of the
-    least uncertain second, and says where it is.
+    folders in it; a pattern in quotes; or - for standard input. A file of more than 1.3 s is searched and decided on
+    as a stream is, by several windows in a row; the answer says where it is.
 
     \b
     kws-edge classify yes.wav

@@ -79,7 +79,7 @@ def search(
             found = _mean(lately[0], p, u, evidence.dirichlet(p, u, variant), threshold, metadata)
             if best is None or rank(found) < rank(best):
                 best = found
-        progress(max(0.0, batch[-1].end - _BEYOND))
+        progress(max(0.0, min(batch[-1].end - _BEYOND, length / SAMPLE_RATE)))
     assert best is not None  # the recording is longer than a window
     end = min(best.end - _BEYOND, length / SAMPLE_RATE)
     return replace(best, start=max(0.0, best.start - _BEYOND), end=end)

@@ -9,6 +9,8 @@ import { description, modelFile } from "./server.js";
 const TARGET = 0.995;
 const STEP = RATE / 10;
 const BATCH = 16;
+const BEYOND = RATE / 2; // samples
+const SMOOTHING = 0.3; // s, for a model that was not calibrated on streams
 const MOST_WAITING = 20; // chunks; 2 s
 const MOST_EARLY = 600; // chunks that wait for the model to be there; a minute
 
@@ -51,10 +53,18 @@ function thresholdOf({ thresholds, score }) {
   return (thresholds[score].find(({ target }) => target === TARGET) ?? thresholds[score][0]).threshold;
 }
 
-// A clip of up to one input is one window; in a longer one each second is tried, a tenth apart.
-function cut(samples, { window, hop, frames }) {
-  if (samples.length < window + frames * hop) return [{ start: 0, samples }];
-  const length = Math.floor((RATE - window) / hop) * hop + window; // of whole frames in a second
+// Whether a clip is one window, or a recording of several.
+const fits = (samples, { window, hop, frames }) => samples.length < window + frames * hop;
+
+// What a recording is taken to have half a second before and after it: its first and its last sample.
+function withEnds(samples) {
+  const padded = new Float32Array(samples.length + 2 * BEYOND).fill(samples[0], 0, BEYOND);
+  padded.set(samples, BEYOND);
+  return padded.fill(samples.at(-1), BEYOND + samples.length);
+}
+
+// Windows of so many samples, a tenth of a second apart.
+function cut(samples, { window, hop }, length) {
   const last = Math.floor((samples.length - window) / hop) * hop - (length - window);
   const starts = [];
   for (let start = 0; start <= last; start += STEP) starts.push(start);
@@ -63,8 +73,8 @@ function cut(samples, { window, hop, frames }) {
 }
 
 // Why the answer of a window that the network saw is withheld, or null.
-function withheld({ about }, { samples }, guess, uncertainty) {
-  if (uncertainty > thresholdOf(about)) return isClipped(samples) ? "clipped" : "uncertain";
+function withheld({ samples }, guess, uncertainty, threshold) {
+  if (uncertainty > threshold) return isClipped(samples) ? "clipped" : "uncertain";
   if (isWord(guess)) return null;
   return guess === "_silence_" ? "silence" : "unknown_word";
 }
@@ -75,38 +85,69 @@ function outranks(one, other, score) {
   return rank(one) < rank(other) || (rank(one) === rank(other) && one[score] < other[score]);
 }
 
+// Over how many windows a recording is averaged, and the threshold of the mean, as kws_edge/model/search.py has it.
+function ofFiles(about) {
+  const { decision, stream, score } = about;
+  const threshold = thresholdOf(about);
+  if (!stream) return { n: Math.round(SMOOTHING / 0.1), threshold };
+  const own = decision.thresholds[score] ?? threshold;
+  return { n: Math.max(1, Math.round(decision.smoothing / 0.1)), threshold: Math.min(threshold, own) };
+}
+
+// The mean of what some windows say; in place of its α the probabilities, whose sum is 1.
+function meanOf(outputs) {
+  const mean = (of) => outputs.reduce((sum, one) => sum + of(one), 0) / outputs.length;
+  const p = outputs[0].p.map((_, i) => mean((one) => one.p[i]));
+  const nats = -p.reduce((sum, x) => sum + (x > 0 ? x * Math.log(x) : 0), 0);
+  return { p, alpha: p, vacuity: mean((one) => one.vacuity), entropy: nats / Math.log(p.length) };
+}
+
 export async function classify(file, name) {
   const used = await model(name);
   const { about } = used;
   const samples = await decode(file);
   if (samples.length < about.front_end.window) throw new Error(`${file.name}: too short`);
-  const windows = cut(samples, about.front_end);
+  const K = about.labels.length;
+  const nothing = { p: Array(K).fill(1 / K), alpha: Array(K).fill(1), entropy: 1, vacuity: 1 };
+  const isShort = fits(samples, about.front_end);
+  const length = Math.round(about.window * RATE);
+  const windows = isShort ? [{ start: 0, samples }] : cut(withEnds(samples), about.front_end, length);
   const heard = windows.filter((window) => !isSilent(window.samples));
-  const nothing = { alpha: Array(about.labels.length).fill(1), entropy: 1, vacuity: 1 };
-  let best = { window: windows[0], guess: null, reason: "silence", ...nothing };
+  const outputs = new Map(); // window → what the network says of it
   for (let i = 0; i < heard.length; i += BATCH) {
     const batch = heard.slice(i, i + BATCH);
-    const outputs = await run(used, batch.map((window) => window.samples));
-    outputs.forEach((output, j) => {
-      const guess = about.labels[output.top];
-      const reason = withheld(used, batch[j], guess, output[about.score]);
-      const answer = { window: batch[j], guess, reason, ...output };
-      if (outranks(answer, best, about.score)) best = answer;
+    (await run(used, batch.map((window) => window.samples))).forEach((output, j) => {
+      const sum = output.alpha.reduce((a, b) => a + b);
+      outputs.set(batch[j], { ...output, p: output.alpha.map((a) => a / sum) });
     });
   }
-  const { window, guess, reason, alpha, entropy, vacuity } = best;
+  const { n, threshold } = isShort ? { n: 1, threshold: thresholdOf(about) } : ofFiles(about);
+  const past = Array(n).fill(nothing);
+  let best = { window: windows[0], guess: null, reason: "silence", ...nothing };
+  windows.forEach((window, i) => {
+    past.push(outputs.get(window) ?? nothing);
+    past.shift();
+    const middle = windows[Math.max(0, i - Math.floor(n / 2))];
+    if (!outputs.has(middle)) return;
+    const mean = isShort ? past[0] : meanOf(past);
+    const guess = about.labels[mean.top ?? mean.p.indexOf(Math.max(...mean.p))];
+    const answer = { window: middle, guess, reason: withheld(middle, guess, mean[about.score], threshold), ...mean };
+    if (outranks(answer, best, about.score)) best = answer;
+  });
+  const { window, guess, reason, p, alpha, entropy, vacuity } = best;
+  const shift = isShort ? 0 : BEYOND;
   return {
     label: reason ? null : guess,
     guess,
     reason,
-    probability: Math.max(...alpha) / alpha.reduce((a, b) => a + b),
+    probability: Math.max(...p),
     alpha,
     entropy,
     vacuity,
     score: about.score,
-    threshold: thresholdOf(about),
-    start: window.start / RATE,
-    end: (window.start + window.samples.length) / RATE,
+    threshold,
+    start: Math.max(0, window.start - shift) / RATE,
+    end: Math.min(samples.length, window.start + window.samples.length - shift) / RATE,
     seconds: samples.length / RATE,
     warnings: [],
   };

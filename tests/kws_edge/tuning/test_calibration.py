@@ -261,9 +261,16 @@ def test_thresholds_for_each_label_must_find_more_than_chance_does(common: int, 
     assert bool(choose([[own], [point(common, 0)]], 1).settings.labels) is expected
 
 
-@pytest.mark.parametrize("curves", [[], [[]], [[point(0, 0), point(5, 3)]]])
-def test_where_no_point_holds_the_limit_that_is_said(curves: list[list[Point]]) -> None:
-    with pytest.raises(SettingError, match=r"no threshold finds a word with 0.5 false accepts per hour"):
+@pytest.mark.parametrize(
+    ("curves", "why"),
+    [
+        ([], "no word is found at any threshold"),
+        ([[]], "no word is found at any threshold"),
+        ([[point(0, 0), point(5, 3)]], "no threshold finds a word with 0.5 false accepts per hour"),
+    ],
+)
+def test_where_no_point_holds_the_limit_that_is_said(curves: list[list[Point]], why: str) -> None:
+    with pytest.raises(SettingError, match=why):
         choose(curves, 0.5)
 
 
