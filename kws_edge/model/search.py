@@ -74,7 +74,7 @@ def search(
         for seen in answers(run, metadata, batch, score, point):
             lately.append(seen)
             past.append(nothing if seen.guess is None else (evidence.probability(seen.alpha), seen.vacuity))
-            p = np.mean([probability for probability, _ in past], axis=0, dtype=np.float32)
+            p = np.stack([probability for probability, _ in past]).mean(axis=0)
             u = float(np.mean([vacuity for _, vacuity in past]))
             found = _mean(lately[0], p, u, evidence.dirichlet(p, u, variant), threshold, metadata)
             if best is None or rank(found) < rank(best):

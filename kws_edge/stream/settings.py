@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from kws_edge.errors import ModelError, SettingError
-from kws_edge.model.keyword_model import DEFAULT_TARGET
 from kws_edge.model.metadata import SCORES, Metadata
-from kws_edge.model.selection import WITHHOLD_ALL
+from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL
 from kws_edge.model.target import Target
 
 MAX_SMOOTHING: Final = 0.9

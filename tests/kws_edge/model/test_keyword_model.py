@@ -569,7 +569,7 @@ def words(data: Path) -> Words:
 
 def test_real_words_are_named_or_abstained_from(words: Words) -> None:
     right = [label == word for label, word in zip(words.labels, words.words, strict=True) if label]
-    assert len(right) >= 0.7 * len(words.words)
+    assert len(right) >= 0.6 * len(words.words)
     assert np.mean(right) >= 0.97
 
 
