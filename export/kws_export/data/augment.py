@@ -4,9 +4,10 @@ The shift, the white noise, SpecAugment and SpecCutout are MatchboxNet's. Change
 recorded background noise are there because a microphone has them; each can be switched off in the recipe.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.errors import SettingError
+from kws_edge.model.features import FrontEnd, dct_matrix
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.rooms import in_room, overdrive, through_microphone
 from kws_export.data.speech_commands import CLIP_SAMPLES
 
 _WHITE_NOISE = 960_000
+_TRACT_STEP = 0.01
 
 WORD_MARGIN = 1_280
 """Samples, 80 ms: what `speech_bounds` may miss of a word's quiet beginning and end."""
@@ -45,6 +48,7 @@ class Augmentation:
     stream_margin_ms : what a stream's window shows at least before and after the whole of a word.
     stream_probability : how often a clip is shown as a stream shows it (`in_stream`), not as a file of a second does.
     neighbour_probability : of those, how often other sound comes right before and after the word.
+    vocal_tract : a factor on the frequencies of the formants, as tracts of other lengths have; the pitch stays.
     coding_noise : the most that a codec's noise changes the first coefficient, as a standard deviation; for every
         window another part of it is drawn. Words and other sound were coded differently, and must not be told apart by
         that.
@@ -74,6 +78,7 @@ class Augmentation:
     stream_margin_ms: tuple[float, float] = (80.0, 80.0)
     stream_probability: float = 0.0
     neighbour_probability: float = 0.0
+    vocal_tract: tuple[float, float] = (1.0, 1.0)
     coding_noise: float = 0.0
     time_masks: int = 2
     time_width: int = 25
@@ -83,7 +88,15 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant. TOML gives lists for pairs; they become tuples."""
-        for name in ("speed", "white_noise_db", "gain_db", "background_snr_db", "reverberation", "stream_margin_ms"):
+        for name in (
+            "speed",
+            "white_noise_db",
+            "gain_db",
+            "background_snr_db",
+            "reverberation",
+            "stream_margin_ms",
+            "vocal_tract",
+        ):
             pair = tuple(getattr(self, name))
             if len(pair) != 2 or (pair[0] > pair[1] and name != "stream_margin_ms"):
                 raise SettingError(f"{name}={pair}; expected two numbers, the lower first")
@@ -146,6 +159,7 @@ def mfcc_transforms(settings: Augmentation) -> list[Transform]:
     """SpecAugment and SpecCutout: masked cells are zero."""
     s = settings
     return [
+        *([partial(change_vocal_tract, factor=s.vocal_tract)] if s.vocal_tract != (1.0, 1.0) else []),
         partial(add_coding_noise, most=s.coding_noise),
         *[partial(mask_frames, widest=s.time_width)] * s.time_masks,
         *[partial(mask_coefficients, widest=s.band_width)] * s.band_masks,
@@ -215,6 +229,31 @@ def add_offset(x: F32, rng: np.random.Generator, *, probability: float, most: fl
 def clip_to_full_scale(x: F32, rng: np.random.Generator) -> F32:
     """Limit the samples to ±1, as a recorder does."""
     return np.clip(x, -1, 1, out=x)
+
+
+def change_vocal_tract(mfcc: F32, rng: np.random.Generator, *, factor: tuple[float, float]) -> F32:
+    """Stretch or squeeze the spectrum along the frequency axis, by one factor for all frames.
+
+    Source: N. Jaitly and G. E. Hinton 2013, "Vocal Tract Length Perturbation (VTLP) improves speech recognition".
+    """
+    step = round(rng.uniform(*factor) / _TRACT_STEP)
+    return _tract_warp(len(mfcc), step) @ mfcc
+
+
+@lru_cache(maxsize=64)
+def _tract_warp(coefficients: int, step: int) -> F32:
+    """The change as a matrix on MFCC, float32 [coefficients, coefficients]: to log-mel, moved, and to MFCC again."""
+    fe = FrontEnd()
+    top = 2595 * math.log10(1 + fe.f_max / 700)
+    mel = np.linspace(0, top, fe.n_mels + 2)[1:-1]
+    hertz = 700 * (10 ** (mel / 2595) - 1) / (step * _TRACT_STEP)
+    place = np.interp(2595 * np.log10(1 + hertz / 700), mel, np.arange(fe.n_mels))
+    below = np.minimum(place.astype(np.int64), fe.n_mels - 2)
+    move = np.zeros((fe.n_mels, fe.n_mels))
+    move[np.arange(fe.n_mels), below] = 1 - (place - below)
+    move[np.arange(fe.n_mels), below + 1] = place - below
+    dct = dct_matrix(fe.n_mels, coefficients)
+    return (dct.T @ move @ dct).astype(np.float32)
 
 
 def add_coding_noise(mfcc: F32, rng: np.random.Generator, *, most: float) -> F32:

@@ -102,8 +102,10 @@ class WakeProject:
             run = WakeRun(settings, windows, judge, self.start, self.folder / f"run-{attempt}")
 
             def report(line: dict[str, Any]) -> None:
-                missed = ", ".join(f"{share:.0%} {name}" for name, share in line["missed"].items())
-                progress.say(f"epoch {line['epoch']:2d}: loss {line['loss']:.3f}; missed {missed}")
+                missed = ", ".join(f"{share:.0%} {name}" for name, share in line.get("missed", {}).items())
+                progress.say(
+                    f"epoch {line['epoch']:2d}: loss {line['loss']:.3f}" + (f"; missed {missed}" if missed else "")
+                )
 
             progress.start("training", settings.epochs * settings.steps - run.epoch * settings.steps)
             try:

@@ -61,8 +61,8 @@ class WakeSettings:
     epochs: int = 16
     steps: int = 120
     batch: int = 128
-    peak_lr: float = 0.02
-    final_lr: float = 0.0002
+    peak_lr: float = 0.01
+    final_lr: float = 0.0001
     average: float = 0.99
     limit: float = 1.0
     seed: int = 1

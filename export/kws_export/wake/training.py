@@ -24,7 +24,7 @@ from kws_export.training.losses import evidential_loss
 from kws_export.training.novograd import NovoGrad
 from kws_export.training.schedule import warmup_hold_decay
 from kws_export.training.trainer import BETAS, GRADIENT_LIMIT, bound_gradients, seed_everything
-from kws_export.wake.held_out import HOP, HeldOut, Judgement, log_odds, stream_features
+from kws_export.wake.held_out import HOP, HeldOut, log_odds, stream_features
 from kws_export.wake.settings import WakeSettings
 from kws_export.wake.windows import Hard, Windows
 
@@ -32,6 +32,8 @@ VARIANT = "softmax"
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
 MINE_AT = (0.3, 0.6)
 """When, in parts of the run, the network goes over the training speech to find where it fires."""
+JUDGED_FROM = 0.5
+"""From which part of the run on an epoch may be the best: earlier ones never were."""
 MINED = 400
 """Windows that are kept of that."""
 USELESS = 0.98
@@ -79,11 +81,12 @@ class WakeRun:
                 self.windows.hard = self._mine()
             loss = self._train_epoch(progress)
             self.epoch += 1
-            judgement = self.held_out.judge(self.judged)
-            line = {"epoch": self.epoch, "loss": loss, **judgement.to_dict()}
-            self._save(line, judgement)
+            line: dict[str, Any] = {"epoch": self.epoch, "loss": loss}
+            if self.epoch >= JUDGED_FROM * self.settings.epochs:
+                line |= self.held_out.judge(self.judged).to_dict()
+            self._save(line)
             report(line)
-        best = min(self.history, key=lambda line: line["mean"])
+        best = min(self._judged_lines(), key=lambda line: line["mean"])
         if lost := [label for label, missed in best["of_word"].items() if missed > USELESS]:
             raise CollapseError(f"{', '.join(lost)} was not learnt: missed {best['of_word'][lost[0]]:.0%} of the time")
         return self.folder / "best.pt"
@@ -125,9 +128,12 @@ class WakeRun:
         found.sort(key=lambda pair: -pair[0])
         return [hard for _, hard in found[:MINED]]
 
-    def _save(self, line: dict[str, Any], judgement: Judgement) -> None:
+    def _judged_lines(self) -> list[dict[str, Any]]:
+        return [line for line in self.history if "mean" in line]
+
+    def _save(self, line: dict[str, Any]) -> None:
         self.history = [*self.history[: self.epoch - 1], line]
-        if judgement.mean <= min(entry["mean"] for entry in self.history):
+        if "mean" in line and line["mean"] <= min(entry["mean"] for entry in self._judged_lines()):
             _write(self.folder / "best.pt", {"model": self.judged.state_dict(), "epoch": self.epoch, **line})
         _write(
             self.folder / "last.pt",

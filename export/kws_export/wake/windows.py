@@ -27,8 +27,9 @@ from kws_export.data.negatives import stretch
 from kws_export.wake.material import Material, Saying
 
 AUGMENTATION = Augmentation(
-    speed=(0.88, 1.14),
-    speed_probability=0.5,
+    speed=(0.84, 1.2),
+    speed_probability=0.7,
+    vocal_tract=(0.86, 1.16),
     gain_db=(-25.0, 6.0),
     gain_probability=0.4,
     dc_probability=0.05,
@@ -38,15 +39,15 @@ AUGMENTATION = Augmentation(
     microphone_probability=0.35,
     overdrive_probability=0.05,
     coding_noise=1.0,
-    time_masks=1,
-    time_width=10,
-    band_masks=1,
+    time_masks=2,
+    time_width=12,
+    band_masks=2,
     band_width=6,
     cutouts=0,
 )
 SHARES = {"word": 0.28, "near": 0.14, "hard": 0.12, "speech": 0.28, "partial": 0.10, "sounds": 0.08}
 """Of every batch; what there is nothing of goes to speech."""
-REAL_SHARE = 0.7
+REAL_SHARE = 0.5
 """Of the windows with a word, those with a person's, where there are both: a person's take is worth several voices'."""
 NEIGHBOURS = 0.5
 """How often other speech comes right before and after the word."""

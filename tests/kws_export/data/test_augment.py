@@ -327,3 +327,16 @@ def test_neighbours_reach_up_to_the_margin_around_the_word() -> None:
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         Augmentation(**settings)
+
+
+def test_a_vocal_tract_moves_the_formants_by_its_factor() -> None:
+    from kws_edge.model.features import FrontEnd, dct_matrix
+    from kws_export.data.augment import change_vocal_tract
+
+    fe = FrontEnd()
+    mel = np.linspace(0, 2595 * np.log10(1 + fe.f_max / 700), fe.n_mels + 2)[1:-1]
+    hertz = 700 * (10 ** (mel / 2595) - 1)
+    dct = dct_matrix(fe.n_mels, fe.n_mfcc)
+    formant = np.exp(-(((hertz - 1500) / 300) ** 2))[:, None] * np.ones((1, 5))
+    moved = dct @ change_vocal_tract((dct.T @ formant).astype(np.float32), np.random.default_rng(0), factor=(1.2, 1.2))
+    assert hertz[moved[:, 0].argmax()] == pytest.approx(1800, abs=80)
