@@ -591,7 +591,7 @@ def test_an_offset_or_another_level_seldom_silences_a_word_and_hardly_ever_chang
     words: Words, change: Callable[[Any], Any]
 ) -> None:
     kept, changed = words.changed(change)
-    assert kept >= 0.7
+    assert kept >= 0.65
     assert changed <= 0.02
 
 

@@ -457,7 +457,8 @@ def test_steps_of_samples_give_what_a_stream_of_the_device_gives(
     save_model(build_model(unpadded, replace(METADATA, padding="valid")), path)
     hops = trace(KeywordModel.load(path), [sound], step / 16_000)
     steps = audio_steps(build_step_model(unpadded, METADATA, with_front_end=True).SerializeToString(), sound, step)
-    heard = np.flatnonzero(hops.heard)
+    whole = hops.time > 1.4  # a window and more: what lies before the start is filled in by the device alone
+    heard = np.flatnonzero(hops.heard & whole)
     assert len(heard) > 5
     for i in heard[:: max(1, len(heard) // 50)]:
         end = round(float(hops.time[i]) * 16_000) + 80  # the last 80 samples are not yet in a frame
