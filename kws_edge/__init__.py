@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kws_edge.stream.events import Event
     from kws_edge.stream.settings import StreamSettings
     from kws_edge.stream.spotter import Spotter, State
+    from kws_edge.stream.wake import Wake
 
 __all__ = [
     "AudioError",
@@ -59,6 +60,7 @@ __all__ = [
     "StandardInput",
     "State",
     "StreamSettings",
+    "Wake",
     "WavFile",
     "available_providers",
     "input_devices",
@@ -84,6 +86,7 @@ _HOMES = {
     "StandardInput": "kws_edge.audio.sources",
     "State": "kws_edge.stream.spotter",
     "StreamSettings": "kws_edge.stream.decision",
+    "Wake": "kws_edge.stream.wake",
     "WavFile": "kws_edge.audio.sources",
     "available_providers": "kws_edge.model.runtime",
     "input_devices": "kws_edge.audio.devices",

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     help="Only these, as in yes,no  [default: those that the model's stream settings were calibrated for; all that it "
     "knows, with --target or --score]",
 )
+@click.option(
+    "--wake", metavar="WORD,...", help="Wake words: what --then names counts only after one of them; read below."
+)
+@click.option("--then", metavar="WORD,...", help="The commands that count after a wake word  [default: all words]")
+@click.option("--for", "wake_seconds", type=float, metavar="SECONDS", help="For how long they count  [default: 4]")
+@click.option("--wake-model", metavar="NAME|PATH", help="Whose words the wake words are  [default: that of --model]")
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
 @click.option(
     "--target",
@@ -91,6 +97,10 @@ def listen(
     rate: int | None,
     channel: "Channel | None",
     words: str | None,
+    wake: str | None,
+    then: str | None,
+    wake_seconds: float | None,
+    wake_model: str | None,
     model: str | None,
     target: float | None,
     score: Literal["entropy", "vacuity", "both"] | None,
@@ -118,6 +128,13 @@ def listen(
     With --words, other words give no event. "Not sure" is told where a word that is listened for stands out from
     the rest without being sure; --abstentions all tells it of barks and other speech too.
 
+    With --wake, commands count only in the seconds after a wake word, and may be less sure for it; both are told. The
+    wake word may be one of the model's words, or that of another model, such as one of `kws-export wake`:
+
+    \b
+    kws-edge listen --wake happy --then yes,no,stop --for 4
+    kws-edge listen --wake-model computer.onnx --then stop,go
+
     Where so many samples are lost that no word can be heard, an event of the reason "losses" says so.
 
     Commands of --on-event run side by side, at most 4. Where 4 still run, the next event is passed over, with a
@@ -132,12 +149,17 @@ def listen(
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.events import local_time
     from kws_edge.stream.spotter import Spotter
+    from kws_edge.stream.wake import WAKE_SECONDS, Wake
 
+    if wake is None and wake_model is None and not (then is None and wake_seconds is None):
+        raise click.UsageError("--then and --for are for what comes after a wake word; expected --wake or --wake-model")
+    if (wake or wake_model) and words is not None:
+        raise click.UsageError("--words beside --wake; expected --then for the commands")
     _check_usage(source, replay, realtime=realtime, device=device, rate=rate, on_event=on_event)
     fast = realtime is False
     opened, name = _open(source, replay, realtime=not fast, device=device, rate=rate, channel=channel)
     asked: dict[str, Any] = {
-        "words": word_list(words),
+        "words": word_list(words if then is None else then),
         "hop": hop,
         "score": score,
         "target": target,
@@ -146,7 +168,11 @@ def listen(
     stream: Spotter | View = View()
     if server is None:
         loaded = KeywordModel.load(model)
-        stream = Spotter(loaded, clock=local_time, **asked)
+        waking = None
+        if wake or wake_model:
+            other = KeywordModel.load(wake_model) if wake_model else None
+            waking = Wake(word_list(wake), wake_seconds or WAKE_SECONDS, other)
+        stream = Spotter(loaded, clock=local_time, wake=waking, **asked)
         if words is None and len(stream.words) < len(loaded.labels):
             click.echo(f"listening for {', '.join(stream.words)}, which {loaded.name} was calibrated for", err=True)
     saver = EventSaver(save_events, save_most) if save_events else None
@@ -161,6 +187,7 @@ def listen(
             _run(stream, opened, display, command, saver)
         else:
             assert server is not None
+            asked |= {"wake": word_list(wake), "wake_model": wake_model, "wake_seconds": wake_seconds}
             _run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
     finally:
         opened.close()

@@ -110,6 +110,9 @@ class AsyncClient:
         score: Literal["entropy", "vacuity", "both"] | None = None,
         target: Target | None = None,
         abstentions: Abstentions | None = None,
+        wake: Collection[str] | None = None,
+        wake_model: str | None = None,
+        wake_seconds: float | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
     ) -> AsyncIterator[Event]:
         """As `Client.listen`. A source that is not for `async for` is read in a thread, a second ahead at most."""
@@ -121,6 +124,7 @@ class AsyncClient:
         else:
             blocks, close = _read_in_thread(source), getattr(source, "close", None)
         parameters = wire.stream_parameters(model, words, hop, score, target, abstentions, posteriors=watch is not None)
+        parameters |= wire.wake_parameters(wake, wake_model, wake_seconds)
         failed: list[Exception] = []
 
         async def send() -> None:

@@ -134,6 +134,9 @@ class Client:
         score: Literal["entropy", "vacuity", "both"] | None = None,
         target: Target | None = None,
         abstentions: Abstentions | None = None,
+        wake: Collection[str] | None = None,
+        wake_model: str | None = None,
+        wake_seconds: float | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
     ) -> Iterator[Event]:
         """The events of a source, as they happen; as `Spotter.listen`.
@@ -143,6 +146,8 @@ class Client:
 
         Parameters
         ----------
+        wake, wake_model, wake_seconds : words after which alone `words` count, the served model whose words they are,
+            and for how long; as `kws_edge.Wake`.
         watch : called with the server's Hello, and then with each hop; for displays.
 
         Raises
@@ -155,6 +160,7 @@ class Client:
 
         wire.check_source(source, Iterable)
         parameters = wire.stream_parameters(model, words, hop, score, target, abstentions, posteriors=watch is not None)
+        parameters |= wire.wake_parameters(wake, wake_model, wake_seconds)
         failed: list[Exception] = []
 
         def send() -> None:

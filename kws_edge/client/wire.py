@@ -269,6 +269,11 @@ def stream_parameters(
     return {**given, **_given(posteriors=wanted), "rate": SAMPLE_RATE}
 
 
+def wake_parameters(wake: Collection[str] | None, model: str | None, seconds: float | None) -> dict[str, Any]:
+    """What of the query of a stream concerns wake words."""
+    return _given(wake=None if wake is None else ",".join(wake), wake_model=model, wake_seconds=seconds)
+
+
 _SOURCE: Final = "one that gives Block, as WavFile(path) or Microphone()"
 
 

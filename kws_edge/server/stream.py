@@ -34,6 +34,7 @@ from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.events import Abstentions, local_time
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
 from kws_edge.stream.spotter import Snapshot, Spotter
+from kws_edge.stream.wake import LONGEST, SHORTEST, WAKE_SECONDS, Wake
 
 SUBPROTOCOL: Final = "kws-edge"
 CLOSE_CODES: Final[Mapping[str, int]] = {
@@ -74,6 +75,9 @@ class Parameters(BaseModel):
     score: Literal["entropy", "vacuity", "both"] | None = None
     target: Annotated[float, *TARGET] | None = None
     abstentions: Abstentions = "words"
+    wake: Annotated[str | None, Field(max_length=10_000)] = None
+    wake_model: str | None = None
+    wake_seconds: float = Field(WAKE_SECONDS, ge=SHORTEST, le=LONGEST, allow_inf_nan=False)
     posteriors: bool = False
 
     @classmethod
@@ -150,9 +154,19 @@ class _Session:
         self._client = client
         p = parameters
         model = _default(service) if p.model is None else service.model(p.model)
-        words = None if p.words is None else [word.strip() for word in p.words.split(",") if word.strip()]
+        wake = None
+        if p.wake is not None or p.wake_model is not None:
+            other = None if p.wake_model is None else service.model(p.wake_model)
+            wake = Wake(_listed(p.wake), p.wake_seconds, other)
         self.spotter = Spotter(
-            model, words=words, hop=p.hop, score=p.score, target=p.target, abstentions=p.abstentions, clock=local_time
+            model,
+            words=_listed(p.words),
+            hop=p.hop,
+            score=p.score,
+            target=p.target,
+            abstentions=p.abstentions,
+            wake=wake,
+            clock=local_time,
         )
         self._pcm = Pcm(p.rate, p.encoding)
         self._pending: F32 = np.empty(0, np.float32)  # samples at 16 kHz that are still to be looked at
@@ -380,6 +394,10 @@ def _command(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def _listed(words: str | None) -> list[str] | None:
+    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
 
 
 def _hop(snapshot: Snapshot) -> dict[str, Any]:

@@ -118,6 +118,25 @@ class StreamSettings:
         thresholds = {s: metadata.threshold(s, DEFAULT_TARGET if target is None else target).threshold for s in scores}
         return replace(calibrated, thresholds=thresholds, labels={}, alone={}) if calibrated else cls(thresholds)
 
+    @classmethod
+    def after_wake(cls, metadata: Metadata) -> "StreamSettings":
+        """The settings for commands after a wake word.
+
+        Those under `stream["after_wake"]` of the metadata (`kws-edge calibrate --after-wake`), or else the thresholds
+        that were calibrated on clips for `DEFAULT_TARGET`, which are looser than those of a stream that is always on.
+
+        Raises
+        ------
+        SettingError, ModelError : as `of`.
+        """
+        stored = (metadata.stream or {}).get("after_wake")
+        if stored is None:
+            return cls.of(metadata, target=DEFAULT_TARGET)
+        try:
+            return cls.from_dict(stored["settings"])
+        except (KeyError, AttributeError, TypeError, SettingError) as e:
+            raise ModelError(f"model {metadata.name}: stream: after_wake: {e}; calibrate it again") from None
+
 
 def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[str]:
     """The labels that are meant by words in capitals or not; all of them for None.

@@ -6,6 +6,7 @@ for event in spotter.listen(Microphone()):
 """
 
 import io
+from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -32,6 +33,7 @@ from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, window_seconds
 from kws_edge.stream.incremental import Steps, has_steps
 from kws_edge.stream.losses import SPAN, Losses
 from kws_edge.stream.settings import StreamSettings, told_words
+from kws_edge.stream.wake import Gate, Wake
 
 Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
 
@@ -111,6 +113,7 @@ class Spotter:
         target: Target | None = None,
         settings: StreamSettings | None = None,
         abstentions: Abstentions = "words",
+        wake: Wake | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Start a stream.
@@ -126,6 +129,9 @@ class Spotter:
         settings : all settings of the decision, instead of those in the model's file.
         abstentions : "words": an abstention is an event where a chosen word might have been meant, which stands out
             from the others; "all": after any other sound of an utterance's length too; "none": never.
+        wake : what must be heard before the words count, and for how long they then do; each wake word is an event too.
+            The words are decided on by the settings that the model has for after a wake word, where others are not
+            given. None where the words always count.
         clock : says what time it is, for `Event.clock`: as though the last sample of a push came at that time.
 
         Raises
@@ -140,13 +146,19 @@ class Spotter:
         if settings is not None and not (score is None and target is None):
             raise SettingError("settings beside a score or target; expected one or the other: settings hold thresholds")
         self.model, self.hop = model, hop
-        self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
         own = settings is None and score is None and target is None
+        if settings is None and wake is not None and own:
+            settings = StreamSettings.after_wake(model.metadata)
+        self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
         self.words = tuple(told_words(model.metadata, words, own_settings=own))
         self._hops = HopStream(model.metadata, hop)
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
         self._decision = Decision(model.metadata, self.settings, hop, self.words, abstentions=abstentions)
         self._clock = clock
+        self._gate = Gate(wake.seconds) if wake else None
+        self._wake: Decision | Spotter | None = None
+        if wake:
+            self._wake = self._waking(wake)
         K = len(model.labels)
         self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
         self.reset()
@@ -155,6 +167,9 @@ class Spotter:
         """Be as new: time 0, nothing heard, ready to fire."""
         self._hops.reset()
         self._decision.reset()
+        if self._gate and self._wake:
+            self._gate.reset()
+            self._wake.reset()
         self._losses, self._lossy = Losses(), False
         self._untold: list[Event] = []
         self.last: Snapshot | None = None
@@ -194,10 +209,15 @@ class Spotter:
         >>> events[0].label, rate
         ('yes', 16000)
         """
-        hops = self._hops.push(_checked(samples))
+        samples = _checked(samples)
+        wakes: deque[Event] = deque()
+        if isinstance(self._wake, Spotter):
+            wakes.extend(event for event in self._wake.push(samples) if event.label is not None)
         events, self._untold = self._untold, []
-        for hop in hops:
-            events += self._decide(hop)
+        for hop in self._hops.push(samples):
+            events += self._decide(hop, wakes)
+        while wakes:
+            events.append(self._woken(wakes.popleft()))
         if self._clock and events:
             now = self._clock()
             events = [replace(e, clock=now - timedelta(seconds=max(0.0, self.time - e.time))) for e in events]
@@ -213,6 +233,10 @@ class Spotter:
         start = self.time
         self._hops.gap(samples)
         self._decision.gap()
+        if isinstance(self._wake, Spotter):
+            self._wake.gap(samples)
+        elif self._wake:
+            self._wake.gap()
         self._losses.add(start, samples / SAMPLE_RATE)
         if not self._lossy and self._losses.too_many(self.time):
             self._lossy = True
@@ -257,7 +281,22 @@ class Spotter:
         finally:
             source.close()  # which also ends the thread, where this is cancelled while it waits
 
-    def _decide(self, hop: Hop) -> list[Event]:
+    def _waking(self, wake: Wake) -> "Decision | Spotter":
+        """What decides on the wake words: on what this stream's network says, or on what another one does."""
+        if wake.model is not None and wake.model is not self.model:
+            return Spotter(
+                wake.model, words=wake.words, hop=self.hop, settings=wake.settings, abstentions="none"
+            )  # fmt: skip
+        metadata = self.model.metadata
+        words = told_words(metadata, wake.words, own_settings=wake.settings is None)
+        return Decision(metadata, wake.settings or StreamSettings.of(metadata), self.hop, words, abstentions="none")
+
+    def _woken(self, event: Event) -> Event:
+        assert self._gate is not None
+        self._gate.wake(event)
+        return event
+
+    def _decide(self, hop: Hop, wakes: deque[Event]) -> list[Event]:
         self._lossy = self._lossy and self._losses.too_many(hop.time)
         if hop.frames is None:
             state = State.SILENCE
@@ -267,6 +306,12 @@ class Spotter:
             alpha, vacuity = outputs.alpha, outputs.vacuity
         state = State.LOSSES if self._lossy else state
         events = self._decision.hear(hop, alpha, vacuity)
+        if self._gate:
+            woken = self._wake.hear(hop, alpha, vacuity) if isinstance(self._wake, Decision) else []
+            while wakes and wakes[0].time <= hop.time:
+                woken.append(wakes.popleft())
+            woken = [self._woken(event) for event in woken]
+            events = woken + [event for event in events if self._gate.is_open(event.time)]
         now = self._decision.last
         assert now is not None  # a step sets it
         self.last = Snapshot(hop.time, state, hop.level, hop.noise, now.probability, now.vacuity, now.entropy)

@@ -160,6 +160,30 @@ class TestReplay:
         assert words("--target", "99.5") == ["mid", "low"]  # thresholds for all words
         assert "listening for low" in replay("--model", "few.onnx").stderr
 
+    def test_commands_count_only_after_a_wake_word(self) -> None:
+        def words(*options: str) -> list[str]:
+            return [event["label"] for event in events(replay("--json", "--abstentions", "none", *options))]
+
+        assert words() == ["mid", "low"]
+        assert words("--wake", "mid", "--then", "low", "--for", "10") == ["mid", "low"]
+        assert words("--wake", "low", "--then", "mid", "--for", "10") == ["low"]
+        assert words("--wake-model", "tiny.onnx", "--wake", "mid", "--then", "low", "--for", "10") == ["mid", "low"]
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            (("--then", "low"), "expected --wake or --wake-model"),
+            (("--for", "3"), "expected --wake or --wake-model"),
+            (("--wake", "mid", "--words", "low"), "expected --then"),
+            (("--wake", "mid", "--for", "0.1"), "expected a number from 1 to 60"),
+            (("--wake", "alexa"), "alexa"),
+        ],
+    )
+    def test_wake_options_that_do_not_go_together_are_refused(self, options: tuple[str, ...], said: str) -> None:
+        result = replay(*options)
+        assert result.exit_code == 2
+        assert said in result.stderr
+
     @pytest.mark.parametrize(
         ("seconds", "said"),
         [

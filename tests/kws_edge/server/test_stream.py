@@ -180,6 +180,22 @@ def test_only_the_words_asked_for_give_events(server: httpx.Client) -> None:
         assert [event["label"] for event in events(rest(ws))] == ["low"]
 
 
+def test_commands_count_only_after_a_wake_word(server: httpx.Client, expected: list[dict[str, Any]]) -> None:
+    first, *_, last = [event["label"] for event in expected if event["label"]]
+
+    def told(**parameters: Any) -> list[str]:
+        with stream(server, abstentions="none", wake_seconds=20, **parameters) as ws:
+            for chunk in np.array_split(speech(), 50):
+                ws.send(chunk.tobytes())
+            send(ws, type="finish")
+            return [event["label"] for event in events(rest(ws))]
+
+    assert told(wake=first, words=last)[0] == first
+    assert last in told(wake=first, words=last)
+    assert first not in told(wake=last, words=first)
+    assert told(wake=first, wake_model="tiny", words=last) == told(wake=first, words=last)
+
+
 def test_streams_do_not_hear_each_other(server: httpx.Client, expected: list[dict[str, Any]]) -> None:
     found: dict[int, list[dict[str, Any]]] = {}
 

@@ -1,0 +1,137 @@
+"""Wake, then command: which events count."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_model
+from tiny_model import METADATA, TONES
+
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.errors import ModelError, SettingError
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.stream.events import Event
+from kws_edge.stream.settings import StreamSettings
+from kws_edge.stream.spotter import Spotter
+from kws_edge.stream.wake import Wake, gated
+
+
+def said(*parts: tuple[str, float]) -> Any:
+    """A quiet room in which words are said for 0.8 s, each after so many seconds."""
+    rng = np.random.default_rng(1)
+    sound = [np.empty(0)]
+    for word, pause in (*parts, ("", 2.0)):
+        sound.append(0.0003 * rng.standard_normal(round(pause * SAMPLE_RATE)))
+        if word:
+            sound.append(0.3 * np.sin(2 * np.pi * TONES[word] * np.arange(12_800) / SAMPLE_RATE))
+    return np.concatenate(sound).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> KeywordModel:
+    return KeywordModel.load(tiny_model.save(tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> KeywordModel:
+    """Another file, whose words have other names."""
+    metadata = replace(METADATA, name="other", labels=("computer", "_unknown_", "jarvis"))
+    return KeywordModel.load(tiny_model.save(tmp_path_factory.mktemp("other"), "other", metadata=metadata))
+
+
+def labels(events: list[Event]) -> list[str | None]:
+    return [event.label for event in events if event.label]
+
+
+def test_commands_count_only_after_a_wake_word(model: KeywordModel) -> None:
+    spotter = Spotter(model, words={"mid", "high"}, wake=Wake({"low"}))
+    assert labels(spotter.push(said(("mid", 1), ("low", 2), ("high", 1), ("mid", 6)))) == ["low", "high"]
+
+
+def test_they_count_for_as_long_as_is_said(model: KeywordModel) -> None:
+    sound = said(("low", 1), ("high", 1), ("mid", 2))
+    for seconds, told in ((2.0, ["low", "high"]), (5.0, ["low", "high", "mid"])):
+        spotter = Spotter(model, words={"mid", "high"}, wake=Wake({"low"}, seconds))
+        assert labels(spotter.push(sound)) == told
+
+
+def test_the_wake_word_may_be_another_models(model: KeywordModel, other: KeywordModel) -> None:
+    spotter = Spotter(model, words={"high"}, wake=Wake({"computer"}, model=other))
+    events = [event for event in spotter.push(said(("high", 1), ("low", 2), ("high", 1))) if event.label]
+    assert [(event.label, event.model) for event in events] == [("computer", "other"), ("high", "tiny")]
+
+
+@pytest.mark.parametrize("size", [160, 1000, 4096, 50_000])
+@pytest.mark.parametrize("of_another_model", [False, True])
+def test_chunks_of_any_size_give_identical_events(
+    model: KeywordModel, other: KeywordModel, size: int, of_another_model: bool
+) -> None:
+    wake = Wake({"computer"}, model=other) if of_another_model else Wake({"low"})
+    sound = said(("low", 1), ("high", 1), ("low", 4), ("mid", 1), ("high", 1))
+    whole = Spotter(model, words={"mid", "high"}, wake=wake).push(sound)
+    spotter, parts = Spotter(model, words={"mid", "high"}, wake=wake), []
+    for i in range(0, len(sound), size):
+        parts += spotter.push(sound[i : i + size])
+    assert [event.to_dict() for event in parts] == [event.to_dict() for event in whole]
+    assert len(labels(whole)) == 5
+
+
+def test_no_abstention_is_told_before_the_wake_word(model: KeywordModel) -> None:
+    noise = (0.05 * np.random.default_rng(2).standard_normal(12_800)).astype(np.float32)
+    quiet = said()
+    spotter = Spotter(model, words={"high"}, wake=Wake({"low"}), abstentions="all")
+    assert spotter.push(np.concatenate([quiet, noise, quiet])) == []
+
+
+def test_a_reset_or_a_loss_leaves_it_as_it_should(model: KeywordModel) -> None:
+    spotter = Spotter(model, words={"high"}, wake=Wake({"low"}))
+    assert labels(spotter.push(said(("low", 1)))) == ["low"]
+    spotter.gap(100)
+    assert labels(spotter.push(said(("high", 0.5)))) == ["high"]
+    spotter.push(said(("low", 1)))
+    spotter.reset()
+    assert labels(spotter.push(said(("high", 0.5)))) == []
+
+
+def test_commands_are_decided_on_by_the_settings_for_after_a_wake_word(tmp_path: Path) -> None:
+    strict, loose = StreamSettings({"entropy": 0.01}), StreamSettings({"entropy": 0.7})
+    stream = {"settings": strict.to_dict(), "after_wake": {"settings": loose.to_dict()}}
+    own = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream=stream)))
+    assert Spotter(own, wake=Wake({"low"})).settings == loose
+    assert Spotter(own).settings == strict
+    assert Spotter(own, wake=Wake({"low"}), settings=strict).settings == strict
+
+
+def test_without_such_settings_the_thresholds_of_clips_hold(tmp_path: Path) -> None:
+    stream = {"settings": StreamSettings({"entropy": 0.01}).to_dict()}
+    own = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream=stream)))
+    assert StreamSettings.after_wake(own.metadata).thresholds == {"entropy": 0.5}
+
+
+@pytest.mark.parametrize("stored", [{}, {"settings": 5}, 7, {"settings": {"thresholds": {}}}])
+def test_malformed_settings_for_after_a_wake_word_are_refused(tmp_path: Path, stored: Any) -> None:
+    stream = {"settings": StreamSettings({"entropy": 0.01}).to_dict(), "after_wake": stored}
+    with pytest.raises(ModelError, match="after_wake"):
+        StreamSettings.after_wake(replace(METADATA, stream=stream))
+
+
+@pytest.mark.parametrize("seconds", [0.5, 61, float("nan"), -1])
+def test_a_time_in_which_nothing_can_be_said_is_refused(seconds: float) -> None:
+    with pytest.raises(SettingError, match="expected a number from 1 to 60"):
+        Wake({"low"}, seconds)
+
+
+def test_a_wake_word_that_the_model_lacks_is_refused(model: KeywordModel) -> None:
+    with pytest.raises(SettingError, match="alexa"):
+        Spotter(model, wake=Wake({"alexa"}))
+
+
+def test_recorded_events_are_let_through_as_a_stream_lets_them(model: KeywordModel) -> None:
+    sound = said(("mid", 1), ("low", 2), ("high", 1), ("mid", 6))
+    wakes = Spotter(model, words={"low"}, abstentions="none").push(sound)
+    settings = StreamSettings.after_wake(model.metadata)
+    commands = Spotter(model, words={"mid", "high"}, settings=settings).push(sound)
+    online = Spotter(model, words={"mid", "high"}, wake=Wake({"low"})).push(sound)
+    assert [e.to_dict() for e in gated(wakes, commands, 4.0)] == [e.to_dict() for e in online]
