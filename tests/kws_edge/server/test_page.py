@@ -210,7 +210,7 @@ def contrast(*colours: str) -> float:
 def test_every_control_has_a_name_and_can_be_reached_by_keyboard(page: Page) -> None:
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
     controls = [n for n in nodes if n["role"]["value"] in ("button", "combobox", "textbox", "link", "log", "list")]
-    names = [node["name"]["value"] for node in controls]
+    names = [node["name"]["value"].strip() for node in controls]
     assert all(names)
     assert {"Start listening", "Model", "Heard", "Probability of each word"} <= set(names)
     for key in ("keyDown", "keyUp", "keyDown", "keyUp"):
