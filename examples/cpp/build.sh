@@ -15,7 +15,10 @@ python=${PYTHON:-python3}
 fetch_header() { # into $out/include, by apt, without touching the system's own lists
   local apt=$out/apt
   mkdir -p "$apt"/lists/partial "$apt"/archives/partial
-  echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main' > "$apt/sources.list"
+  local mirror # the one that this system is set up with
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | awk '/\/debian\/?$/ { print; exit }')
+  [ -n "$mirror" ] || { echo "no mirror of Debian is set up here; expected onnxruntime's headers in ONNXRUNTIME_INCLUDE" >&2; exit 2; }
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" > "$apt/sources.list"
   local options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$apt/lists"
     -o "Dir::Cache=$apt" -o APT::Sandbox::User=root)
   apt-get "${options[@]}" update
