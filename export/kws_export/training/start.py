@@ -27,7 +27,7 @@ def take_weights(network: MatchboxNet, path: Path, data: TrainingData, variant: 
     ----------
     variant : the network's; where its τ is not that of the trained one, the outputs are of another scale, and start
         from random weights.
-    path : a checkpoint or an exported file, of the same repeat; of fewer channels where they divide the network's.
+    path : a checkpoint or an exported file, of the same repeat; with fewer channels it is made wider.
 
     Raises
     ------
@@ -37,21 +37,17 @@ def take_weights(network: MatchboxNet, path: Path, data: TrainingData, variant: 
     source, labels = trained.network, trained.labels
     if source.repeat != network.repeat:
         raise SettingError(f"{path} has repeat={source.repeat}; expected {network.repeat}")
-    factor, rest = divmod(network.channels, source.channels)
-    if rest:
-        raise SettingError(
-            f"{path} has channels={source.channels}; expected {network.channels}, or what goes into it without a rest, "
-            "to be made wider"
-        )
+    if source.channels > network.channels:
+        raise SettingError(f"{path} has channels={source.channels}; expected at most {network.channels}, as the recipe")
     if path.suffix == ".onnx":
         clips = len(data.train)
         some = np.linspace(0, clips - 1, num=min(STATISTICS_CLIPS, clips), dtype=int)
         measure_statistics(source, subset_features(data.train, some, data.front_end))
-    if factor > 1:
+    if source.channels < network.channels:
         _log.warning(
             "%s is made wider, from %d to %d channels, and must train again", path, source.channels, network.channels
         )
-        source = widen(source, factor)
+        source = widen(source, network.channels)
     weights = source.state_dict()
     same_scale = trained.variant.activation == variant.activation
     own, known = network.classifier, [label for label in data.labels if same_scale and label in labels]
