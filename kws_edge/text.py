@@ -9,3 +9,8 @@ def one_line(text: object) -> str:
         c if c.isprintable() or unicodedata.category(c) == "Zs" else c.encode("unicode_escape").decode("ascii")
         for c in str(text)
     )
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """The beginning of a text that somebody else has chosen, of so many characters."""
+    return text if len(text) <= most else text[:most] + "…"

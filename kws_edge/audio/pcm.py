@@ -30,6 +30,15 @@ def as_int16(samples: F32) -> I16:
     return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
 
 
+def check_peak(samples: npt.NDArray[Any]) -> None:
+    """Raise AudioError where floating-point samples are NaN, infinite or far beyond full scale."""
+    peak = float(np.maximum.reduce(np.abs(samples), initial=0))
+    if not peak <= MAX_PEAK:
+        raise AudioError(
+            f"samples of up to {peak:g}; expected finite numbers with a full scale of ±1 (at most {MAX_PEAK:g})"
+        )
+
+
 def check_type(samples: npt.NDArray[Any]) -> None:
     """Raise AudioError unless `scaled` takes arrays of this type."""
     if samples.dtype.name not in _ZERO_AND_SCALE:

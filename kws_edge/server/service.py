@@ -19,10 +19,10 @@ from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 from kws_edge.server.http.connections import client_of
 from kws_edge.server.http.limits import Pace, Places, RateLimiter
 from kws_edge.server.http.problems import ProblemError
-from kws_edge.server.http.wording import shortened
 from kws_edge.server.inference import InferencePool
 from kws_edge.server.observe import Metrics
 from kws_edge.server.settings import Settings
+from kws_edge.text import shortened
 
 _MOST_MESSAGES: Final = 2_500
 """Of one client's streams in a second: 50 that send every 20 ms; more wait for the next."""

@@ -22,7 +22,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.pcm import as_float
+from kws_edge.audio.pcm import as_float, check_peak
 from kws_edge.audio.resample import MAX_RATE, MIN_RATE, Resampler
 from kws_edge.errors import AudioError
 from kws_edge.model.keyword_model import KeywordModel
@@ -35,6 +35,7 @@ from kws_edge.stream.events import Abstentions, local_time
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
 from kws_edge.stream.spotter import Snapshot, Spotter
 from kws_edge.stream.wake import LONGEST, SHORTEST, WAKE_SECONDS, Wake
+from kws_edge.text import shortened
 
 SUBPROTOCOL: Final = "kws-edge"
 CLOSE_CODES: Final[Mapping[str, int]] = {
@@ -224,9 +225,8 @@ class _Session:
             case {"type": "gap", "samples": int(samples), **rest} if not rest and not isinstance(samples, bool):
                 rate = self._parameters.rate
                 if not 0 <= samples <= _MAX_GAP * rate:
-                    raise ProblemError(
-                        "invalid-parameter", f"a gap of {samples}; expected 0 to {_MAX_GAP * rate} samples"
-                    )
+                    said = f"a gap of {shortened(str(samples))}; expected 0 to {_MAX_GAP * rate} samples"
+                    raise ProblemError("invalid-parameter", said)
                 self.spotter.gap(round(samples * SAMPLE_RATE / rate))
                 self._pcm.reset()
             case _:
@@ -329,14 +329,13 @@ class Pcm:
 
         Raises
         ------
-        AudioError : the message does not hold whole samples, or some are NaN or infinite.
+        AudioError : the message does not hold whole samples, or some are NaN, infinite or far beyond full scale.
         """
         if len(message) % self.width:
             raise AudioError(f"a message of {len(message)} bytes; expected whole {self.encoding} samples")
         given = np.frombuffer(message, self._dtype)
         samples = as_float(given) if self.encoding == "int16" else given.astype(np.float32)
-        if not np.isfinite(samples).all():  # before they poison the resampler
-            raise AudioError("samples that are NaN or infinite; expected finite numbers with a full scale of ±1")
+        check_peak(samples)  # before they poison the resampler
         return self._resampler.push(samples)
 
     def flush(self) -> F32:

@@ -8,6 +8,7 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.metadata import SCORES, Metadata
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL
 from kws_edge.model.target import Target
+from kws_edge.text import shortened
 
 MAX_SMOOTHING: Final = 0.9
 """Seconds; shorter than a window: a mean over more would be of windows that have nothing in common."""
@@ -150,7 +151,8 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
         return list(labels)
     if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
         example = words if isinstance(words, str) else labels[0]
-        raise SettingError(f"words={_shown(words)}; expected a set or a list of words, such as {{{example!r}}}")
+        given = shortened(repr(words))
+        raise SettingError(f"words={given}; expected a set or a list of words, such as {{{example!r}}}")
     chosen, unknown = [], []
     for word in words:
         alike = [label for label in labels if label.casefold() == word.casefold()]
@@ -159,7 +161,8 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
         else:
             unknown.append(word)
     if unknown or not chosen:
-        raise SettingError(f"words: {', '.join(unknown) or 'none'}; expected one or more of {', '.join(labels)}")
+        listed = shortened(", ".join(unknown), 200) or "none"
+        raise SettingError(f"words: {listed}; expected one or more of {', '.join(labels)}")
     return list(dict.fromkeys(chosen))
 
 
@@ -180,11 +183,6 @@ def calibrated_words(metadata: Metadata) -> list[str] | None:
     calibration = (metadata.stream or {}).get("calibration")
     words = calibration.get("words_chosen") if isinstance(calibration, Mapping) else None
     return None if words is None else chosen_labels(words, metadata.labels)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _check(name: str, value: float, least: float, most: float) -> None:

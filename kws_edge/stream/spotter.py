@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.pcm import MAX_PEAK, as_float
+from kws_edge.audio.pcm import as_float, check_peak
 from kws_edge.audio.sources import AudioSource
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.evidence import no_evidence
@@ -365,9 +365,5 @@ def _checked(samples: Samples) -> F32:
         )
     if samples.dtype.kind == "i":
         return as_float(samples)
-    peak = float(np.maximum.reduce(np.abs(samples), initial=0))
-    if not peak <= MAX_PEAK:
-        raise AudioError(
-            f"samples of up to {peak:g}; expected finite numbers with a full scale of ±1 (at most {MAX_PEAK:g})"
-        )
+    check_peak(samples)
     return samples.astype(np.float32, copy=False)

@@ -15,7 +15,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kws_edge.server.http.problems import ProblemError
-from kws_edge.server.http.wording import shortened
+from kws_edge.text import shortened
+
+_LENGTH: Final = re.compile("[0-9]{1,19}")  # Python refuses to read a number of thousands of digits, as zeros before it
 
 
 async def read_chunks(
@@ -34,12 +36,12 @@ async def read_chunks(
         if coding.lower() != plain:
             raise ProblemError(
                 "unsupported-media-type",
-                f"{header} {coding!r}; expected the body as it is",
+                f"{header} {shortened(coding)!r}; expected the body as it is",
                 headers={"Accept-Encoding": "identity"},
             )
     announced = request.headers.get("Content-Length", "0")
-    if not (announced.isascii() and announced.isdigit()):
-        raise ProblemError("malformed", f"Content-Length {announced!r}; expected a number of bytes")
+    if not _LENGTH.fullmatch(announced):
+        raise ProblemError("malformed", f"Content-Length {shortened(announced)!r}; expected a number of bytes")
     too_large = ProblemError(
         "too-large", f"expected a body of at most {max_body} bytes, the server's --max-body; cut it, or send FLAC"
     )

@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from kws_edge.errors import AudioError, KwsEdgeError, SettingError
-from kws_edge.server.http.wording import shortened, wrong
+from kws_edge.server.http.wording import wrong
+from kws_edge.text import shortened
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_LISTED = 5

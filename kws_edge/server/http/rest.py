@@ -21,12 +21,12 @@ from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.server.http import schemas
 from kws_edge.server.http.limits import read_chunks, read_files, read_form
 from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, refuse_repeated
-from kws_edge.server.http.wording import TARGET, shortened
+from kws_edge.server.http.wording import TARGET
 from kws_edge.server.inference import Answer, Clip, Outcome
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.framing import window_seconds
 from kws_edge.stream.settings import StreamSettings
-from kws_edge.text import one_line
+from kws_edge.text import one_line, shortened
 
 FORM: Final = "multipart/form-data"
 AUDIO: Final = ("audio/*", "application/octet-stream")

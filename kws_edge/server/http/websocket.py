@@ -108,6 +108,8 @@ def stream_protocol(connections: Connections) -> type[WebSocketsSansIOProtocol]:
         async def send(self, message: Any) -> None:
             try:
                 await super().send(message)
+                if self.initial_response and self.close_sent:
+                    self.handshake_complete = True  # refused, which uvicorn would log as a failure of the app
             except RuntimeError:
                 if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
                     raise ClientDisconnected from None  # it broke the protocol, and was told so

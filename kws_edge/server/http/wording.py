@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from kws_edge.model.target import parse_target
+from kws_edge.text import shortened
 
 _NUMBERS: Final[Mapping[Any, str]] = {int: "a whole number", float: "a number"}
 TARGET: Final = (
@@ -21,8 +22,6 @@ BYTES: Final = "bytes"
 """A note, as `Annotated[int, BYTES]`, which is told with what the field takes; as is SECONDS."""
 SECONDS: Final = "seconds"
 
-_MOST_SHOWN: Final = 80  # characters of a value
-
 
 def wrong(error: ErrorDetails, fields: Mapping[str, FieldInfo], what: str) -> str:
     """What was given for one of the fields, and what it takes; `what` they are, as "parameter"."""
@@ -33,11 +32,6 @@ def wrong(error: ErrorDetails, fields: Mapping[str, FieldInfo], what: str) -> st
     if takes is None or error["type"] == "value_error":  # which says all that itself, and may be about a secret
         return error["msg"].removeprefix("Value error, ")
     return f"{shortened(repr(error['input']))}; expected {takes}"
-
-
-def shortened(text: str) -> str:
-    """The beginning of a text that somebody else has chosen."""
-    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 def _takes(field: FieldInfo) -> str | None:

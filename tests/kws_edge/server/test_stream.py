@@ -1,6 +1,7 @@
 """The WebSocket route: hello, events, posteriors, commands, close codes, limits."""
 
 import json
+import logging
 import signal
 import socket
 import struct
@@ -269,6 +270,7 @@ def test_a_gap_that_cannot_be_is_refused(server: httpx.Client, samples: int) -> 
         ({"model": "nope"}, "expected one of tiny"),
         ({"words": "high,nope"}, "nope"),
         ({"words": ","}, "expected one or more"),
+        ({"words": "nope," * 1000}, "nope, no…; expected one or more of low, mid, high"),
         ({"hop": "0.001"}, "hop"),
         ({"hop": "0.055"}, "hop"),
         ({"hop": "nan"}, "hop"),
@@ -318,7 +320,15 @@ def test_audio_that_cannot_be_used_ends_the_stream(
                 ws.send(message)
             except ConnectionClosed:
                 break
-        assert refusal(ws)[:2] == (1007, "invalid-audio")
+        code, problem, detail = refusal(ws)
+    assert (code, problem) == (1007, "invalid-audio")
+    assert ("samples of up to " in detail) == (encoding == "float32" and len(message) > 2)
+
+
+def test_samples_that_overflow_in_the_resampler_are_said_as_they_came(server: httpx.Client) -> None:
+    with stream(server, encoding="float32", rate=44_100) as ws:
+        ws.send(np.full(16_000, 3e38, "<f4").tobytes())
+        assert "samples of up to 3e+38" in refusal(ws)[2]
 
 
 def test_an_empty_message_is_ignored(server: httpx.Client) -> None:  # case 45
@@ -457,6 +467,13 @@ def test_a_handshake_elsewhere_is_a_problem_too(server: httpx.Client, elsewhere:
 @pytest.mark.parametrize("origin", ["https://example.org", "null", "http://[", "http://h@example.org", "x"])
 def test_a_page_of_another_origin_may_not_listen_in(server: httpx.Client, origin: str) -> None:
     assert denial(server, origin=origin) == (403, "forbidden")
+
+
+def test_a_refused_handshake_is_no_failure_in_the_log(server: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    denial(server, origin="https://example.org")
+    denial(server, "/nothing")
+    server.get("/health/live")
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
 def test_a_proxy_that_changes_the_host_is_named_as_what_may_be_wrong(server: httpx.Client) -> None:
