@@ -9,7 +9,7 @@ Topics, for --name kitchen:
     kws-edge/kitchen/status     "online" while it listens, else "offline" (from the broker, if the connection breaks)
     homeassistant/event/kws-edge-kitchen/words/config       what Home Assistant needs to know, kept by the broker
 
-Abstentions are not published unless --abstentions is given; their event_type is "not_sure". In Home Assistant, an
+Abstentions are not published unless --abstentions asks for them; their event_type is "not_sure". In Home Assistant, an
 automation triggers on the state of event.kitchen_words and looks at its attribute event_type.
 """
 
@@ -68,18 +68,22 @@ def main() -> None:
     parser.add_argument("--password-file", help="a file with the password, so that no list of processes shows it")
     parser.add_argument("--name", default="kws-edge", help="of this device, as in topics: letters, digits, - and _")
     parser.add_argument("--words", help="as in yes,no  [all that the model knows]")
-    parser.add_argument("--abstentions", action="store_true", help='publish "not sure" too')
+    parser.add_argument(
+        "--abstentions",
+        choices=["none", "words", "all"],
+        default="none",
+        help='publish "not sure" too: where a word may have been meant, or after every sound  [none]',
+    )
     parser.add_argument("--replay", help="a recording instead of the microphone")
     given = parser.parse_args()
     try:
         words = given.words.split(",") if given.words else None
-        spotter = Spotter(KeywordModel.load(), words=words)
+        spotter = Spotter(KeywordModel.load(), words=words, abstentions=given.abstentions)
         client = connect(given)
         config = json.dumps(discovery(given.name, list(spotter.words)))
         client.publish(f"homeassistant/event/kws-edge-{given.name}/words/config", config, qos=1, retain=True)
         for event in spotter.listen(WavFile(given.replay) if given.replay else Microphone()):
-            if event.label or given.abstentions:
-                client.publish(f"kws-edge/{given.name}/event", json.dumps(message(event)), qos=1)
+            client.publish(f"kws-edge/{given.name}/event", json.dumps(message(event)), qos=1)
         last = client.publish(f"kws-edge/{given.name}/status", "offline", qos=1, retain=True)
         last.wait_for_publish(10)
         client.disconnect()

@@ -150,9 +150,12 @@ class Metadata:
         Examples
         --------
         >>> from kws_edge import KeywordModel
-        >>> point = KeywordModel.load("softmax").metadata.threshold("entropy", 0.995)
-        >>> point.accepted_accuracy >= 0.995, point.coverage > 0.9
-        (True, True)
+        >>> metadata = KeywordModel.load().metadata
+        >>> point = metadata.threshold("entropy", 0.995)
+        >>> point.accepted_accuracy >= 0.995
+        True
+        >>> metadata.threshold("entropy", 0.999).coverage <= point.coverage
+        True
         """
         target = parse_target(target)
         for point in self.thresholds.get(score, ()):

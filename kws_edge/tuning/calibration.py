@@ -171,7 +171,8 @@ def candidates(
     with_words, without = windows(positives, leading, at_words=True), windows(negatives, leading, at_words=False)
     if not len(with_words):
         raise SettingError(
-            "nothing is above the noise where words are said; expected recordings of words that are heard"
+            "none of the words is the most probable where it is said; expected recordings of words that the "
+            "model knows, above the noise"
         )
     chosen = [np.quantile(with_words, np.linspace(0, 1, CANDIDATES))]
     if len(without):

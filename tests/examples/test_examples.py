@@ -171,7 +171,7 @@ def test_words_come_through_the_broker_with_what_home_assistant_needs(
 
 
 def test_abstentions_are_published_where_they_are_asked_for(broker: int, subscriber: Subscriber) -> None:
-    run(*publish(broker, "--replay", str(DEMO), "--abstentions"))
+    run(*publish(broker, "--replay", str(DEMO), "--abstentions", "all"))
     subscriber.wait_for("kws-edge/kitchen/status", "offline")
     events = [json.loads(payload) for payload in subscriber.of("kws-edge/kitchen/event")]
     assert any(event["event_type"] == "not_sure" and event["reason"] == "uncertain" for event in events)

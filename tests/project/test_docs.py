@@ -152,6 +152,11 @@ def test_a_command_or_option_that_does_not_exist_is_noticed(text: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_holds_the_marks_of_a_merge(page: Path) -> None:
+    assert not re.search(r"(?m)^(<{7}|={7}|>{7})", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_files_of_the_repository_lead_somewhere(page: Path) -> None:
     generated = {"reference/kws-edge.md", "reference/kws-export.md", "reference/rest.md", "images/rooms.svg"}
     text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8"))

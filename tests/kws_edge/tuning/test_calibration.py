@@ -161,7 +161,7 @@ def test_candidates_for_a_few_words_leave_out_what_sounds_like_others() -> None:
 
 def test_where_no_word_is_heard_there_are_no_candidates() -> None:
     silence = Traced("s", replace(WORDS.hops, heard=np.zeros(len(WORDS.hops), np.bool_)), WORDS.words)
-    with pytest.raises(SettingError, match="nothing is above the noise where words are said"):
+    with pytest.raises(SettingError, match="none of the words is the most probable where it is said"):
         candidates(METADATA, [silence], [NOISE], ["vacuity"])
 
 

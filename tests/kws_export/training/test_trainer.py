@@ -216,11 +216,15 @@ def test_a_run_with_averaged_weights_goes_on_to_the_same_weights(tones: Path, tm
 
 
 def test_averaged_weights_are_the_mean_of_the_steps_with_fading_memory(tones: Path, tmp_path: Path) -> None:
-    trainer = start(tones, tmp_path, average=0.75, epochs=1)
+    trainer = start(tones, tmp_path, average=0.25, epochs=1)
     expected = trainer.model.classifier.bias.detach().clone()
 
+    followed: list[int] = []
+
     def follow(step: int, steps: int, loss: float) -> None:
-        expected.mul_(0.75).add_(trainer.model.classifier.bias.detach(), alpha=0.25)
+        kept = min(0.25, (1 + len(followed)) / (10 + len(followed)))  # less at first, so that the start is forgotten
+        expected.mul_(kept).add_(trainer.model.classifier.bias.detach(), alpha=1 - kept)
+        followed.append(step)
 
     trainer.run(follow, lambda result: None)
     torch.testing.assert_close(trainer.judged.classifier.bias.detach(), expected)
