@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_server import PATIENT
 from websockets.sync.client import ClientConnection, connect
 
 EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -19,6 +20,10 @@ FLAGS = """
     --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update
     --disable-sync --remote-debugging-port=0 --use-fake-ui-for-media-stream --use-fake-device-for-media-stream
 """
+
+
+CONNECTION: dict[str, Any] = {"max_size": None, "ping_interval": None, "open_timeout": PATIENT}
+"""No pings: a browser on a busy machine does not answer them in time, and is not gone for that."""
 
 
 class Page:
@@ -35,7 +40,7 @@ class Page:
         number = next(self._ids)
         self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self._socket.recv(timeout=30))
+            message = json.loads(self._socket.recv(timeout=PATIENT))
             if message.get("id") == number:
                 assert "error" not in message, message
                 return message["result"]
@@ -63,7 +68,7 @@ class Page:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 20) -> Any:
+    def wait(self, expression: str, seconds: float = PATIENT) -> Any:
         """Wait until it is true."""
         deadline = time.monotonic() + seconds
         while not (value := self.js(expression)):
@@ -102,17 +107,17 @@ def chromium(profile: Path, microphone: Path | None = None) -> Iterator[Page]:
     browser = subprocess.Popen([EXECUTABLE, *flags, "about:blank"], stderr=subprocess.DEVNULL)
     try:
         port_file = profile / "DevToolsActivePort"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENT
         while not (port_file.exists() and len(port_file.read_text().split()) == 2):
             assert time.monotonic() < deadline, "Chromium did not start"
             time.sleep(0.05)
         port, path = port_file.read_text().split()
-        with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as socket:
+        with connect(f"ws://127.0.0.1:{port}{path}", **CONNECTION) as socket:
             tabs = Page.__new__(Page)
             tabs._socket, tabs._ids = socket, itertools.count(1)
             tabs.requests, tabs.complaints = [], []
             (tab, *_) = (t for t in tabs.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        with connect(f"ws://127.0.0.1:{port}/devtools/page/{tab['targetId']}", max_size=None) as socket:
+        with connect(f"ws://127.0.0.1:{port}/devtools/page/{tab['targetId']}", **CONNECTION) as socket:
             yield Page(socket)
     finally:
         browser.terminate()

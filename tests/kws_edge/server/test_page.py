@@ -68,10 +68,9 @@ def page(server: httpx.Client, browser: Page) -> Page:
 
 def test_it_listens_and_writes_down_each_word(page: Page) -> None:
     page.js(CLICK)
-    page.wait("document.querySelectorAll('#log li').length >= 2", 30)
+    said = "[...document.querySelectorAll('#log .word')].map((e) => e.innerText).reverse().join()"
+    page.wait(f"{said}.includes('high,low')")  # the recording repeats: a busy machine may lose some of it
     page.js(CLICK)
-    said = page.js("[...document.querySelectorAll('#log .word')].map((e) => e.innerText).reverse()")
-    assert said[:2] == ["high", "low"]
     assert page.text("#state") == "The microphone is off."
     assert page.complaints == []
 
@@ -79,7 +78,7 @@ def test_it_listens_and_writes_down_each_word(page: Page) -> None:
 def test_while_it_listens_it_shows_what_the_model_sees(page: Page, server: httpx.Client) -> None:
     page.js(CLICK)
     shares = "[...document.querySelectorAll('#bars .fill')].map((e) => +e.style.getPropertyValue('--share'))"
-    page.wait(f"Math.max(...{shares}) > 0.9", 30)
+    page.wait(f"Math.max(...{shares}) > 0.9")
     assert "threshold 0.500" in page.text("#entropy .value")
     assert page.js("document.querySelector('#microphone').getAttribute('aria-pressed')") == "true"
     page.js(CLICK)
@@ -133,7 +132,7 @@ def test_it_asks_for_a_key_where_one_is_needed(path: Path, browser: Page) -> Non
         assert browser.js(controls) == [False, False]
         assert browser.text("#state") == "The microphone is off."
         browser.js(CLICK)
-        browser.wait("document.querySelectorAll('#log li').length >= 1", 30)
+        browser.wait("document.querySelectorAll('#log li').length >= 1")
         browser.js(CLICK)
         assert KEY not in " ".join(browser.requests)
 
@@ -159,7 +158,7 @@ def test_a_server_that_goes_away_is_said(path: Path, browser: Page) -> None:
     with live_server(path) as server:
         browser.open(str(server.base_url))
         browser.js(CLICK)
-        browser.wait("document.querySelector('#state').innerText.startsWith('Listening')", 30)
+        browser.wait("document.querySelector('#state').innerText.startsWith('Listening')")
     browser.wait("!document.querySelector('#problem').hidden")
     assert browser.text("#problem") == "the server stops; connect again"
     assert browser.text("#microphone") == "Start listening"
