@@ -16,7 +16,7 @@ import soundfile
 from kws_edge import KeywordModel
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.tuning.soundscape import ROOM_LEVEL, WORD_LEVEL, speech_bounds
-from kws_export.voices import Take, Utterance, speak_all
+from kws_export.voices import Rendition, Utterance, speak_all
 from kws_export.voices.engine import F32
 from kws_export.voices.kokoro import Kokoro
 
@@ -43,12 +43,12 @@ WHISPER = "af_nicole"
 """A voice that is no voice for a command."""
 
 
-def takes(word: str) -> list[Take]:
+def takes(word: str) -> list[Rendition]:
     """Different blended voices, drawn by chance, at different speeds."""
     rng = np.random.default_rng([1, *word.encode()])
     voices = [voice for voice in Kokoro().voices("en-us") if "+" in voice]
     drawn = rng.permutation(voices)[:TAKES]
-    cast = [Take(Utterance(word), str(voice), round(float(rng.uniform(*SPEEDS)), 2)) for voice in drawn]
+    cast = [Rendition(Utterance(word), str(voice), round(float(rng.uniform(*SPEEDS)), 2)) for voice in drawn]
     return [take for take in cast if WHISPER not in take.voice]
 
 
@@ -94,7 +94,7 @@ def made() -> dict[str, F32]:
     """Name → samples, float32 [n] at 16 kHz."""
     sounds = {"noise": pink(SAMPLE_RATE, 1), "silence": np.zeros(SAMPLE_RATE, np.float32)}
     for i, (word, (voice, speed)) in enumerate(CHOSEN.items()):
-        (samples,) = speak_all(Kokoro(), [Take(Utterance(word), voice, speed)])
+        (samples,) = speak_all(Kokoro(), [Rendition(Utterance(word), voice, speed)])
         sounds[word] = in_a_second(samples, i)
     parts = [room(PAUSE, 100)]
     for i, name in enumerate(STREAM):

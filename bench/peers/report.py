@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class MedianInterval:
     """A median, and two of the values between which the true median lies with a probability of `coverage` at least."""
 
     median: float
@@ -17,7 +17,7 @@ class Interval:
     coverage: float
 
 
-def median_interval(values: Sequence[float]) -> Interval:
+def median_interval(values: Sequence[float]) -> MedianInterval:
     """The median of n values, with the narrowest interval of order statistics that covers 95 %, or else all of them.
 
     Whatever the distribution, the k-th smallest and k-th largest value enclose the true median with a probability of
@@ -31,7 +31,7 @@ def median_interval(values: Sequence[float]) -> Interval:
         return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2.0**n
 
     k = max((k for k in range(2, n // 2 + 1) if coverage(k) >= 0.95), default=1)
-    return Interval(statistics.median(ordered), ordered[k - 1], ordered[-k], coverage(k))
+    return MedianInterval(statistics.median(ordered), ordered[k - 1], ordered[-k], coverage(k))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -64,7 +64,7 @@ def summarise(rounds: Sequence[Mapping[str, Any]], seconds: float, quiet_seconds
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
 
 
-def ratios(rows: Mapping[str, Sequence[Mapping[str, Any]]], reference: str) -> dict[str, Interval]:
+def ratios(rows: Mapping[str, Sequence[Mapping[str, Any]]], reference: str) -> dict[str, MedianInterval]:
     """CPU time of each row over that of the reference, round by round, so that both met the machine in one state."""
     base = [sum(r["cpu"]) for r in rows[reference]]
     return {

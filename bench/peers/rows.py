@@ -12,7 +12,7 @@ TWENTY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PeerRow:
     """A line of the table.
 
     Attributes
@@ -35,24 +35,24 @@ class Row:
     recordings: int = 20
 
 
-def kws_edge(model: str, hop: float) -> Row:
+def kws_edge(model: str, hop: float) -> PeerRow:
     """A Spotter with a model, by its name or path, at a hop in seconds."""
     options = {"model": model, "hop": hop}
-    return Row(f"{KWS_EDGE} {model}, hop {hop:g} s", KWS_EDGE, "kws_edge_spotter", 20, "happy", options)
+    return PeerRow(f"{KWS_EDGE} {model}, hop {hop:g} s", KWS_EDGE, "kws_edge_spotter", 20, "happy", options)
 
 
 def _peer(
     name: str, adapter: str, words: int, environment: str | None = None, recordings: int = 20, **options: Any
-) -> Row:
+) -> PeerRow:
     title = f"{name}, {words} word{'s' * (words > 1)}"
-    return Row(
+    return PeerRow(
         title, environment or name.partition(" ")[0], adapter, words, "jarvis", {"words": words, **options}, recordings
     )
 
 
-def _pocketsphinx(note: str = "", **options: Any) -> Row:
+def _pocketsphinx(note: str = "", **options: Any) -> PeerRow:
     # Thresholds by the rule of its tutorial: 1e-1 for a short phrase, less the longer it is.
-    return Row(
+    return PeerRow(
         f"pocketsphinx{note}, 1 word",
         "pocketsphinx",
         "pocketsphinx_kws",
@@ -73,7 +73,7 @@ PEERS = (
     _peer("pyopen-wakeword", "pyopen", 20),
     _pocketsphinx(),
     _pocketsphinx(", ds 2, topn 2", downsample=2, top_n=2),
-    Row(
+    PeerRow(
         "pocketsphinx, 20 words",
         "pocketsphinx",
         "pocketsphinx_kws",

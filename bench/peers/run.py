@@ -34,7 +34,7 @@ import environments
 import rows as table
 import sounds
 from report import markdown, ratios, summarise
-from rows import Row
+from rows import PeerRow
 
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.bench.machine import describe
@@ -51,7 +51,7 @@ SINGLE = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL"
 class Process:
     """A row, running."""
 
-    def __init__(self, row: Row, interpreter: Path, core: int) -> None:
+    def __init__(self, row: PeerRow, interpreter: Path, core: int) -> None:
         script = HERE / "adapters" / f"{row.adapter}.py"
         command = [str(interpreter), str(script), json.dumps({**row.options, "core": core})]
         self._name = row.name
@@ -145,7 +145,7 @@ def model_and_hop(text: str) -> tuple[str, float]:
     return str(Path(model).resolve()) if model.endswith(".onnx") else model, float(hop)
 
 
-def install(folder: Path, rows: Sequence[Row]) -> tuple[dict[str, Path], dict[str, Any]]:
+def install(folder: Path, rows: Sequence[PeerRow]) -> tuple[dict[str, Path], dict[str, Any]]:
     """The environments that the rows need: interpreters by name; versions and sizes, or the error, by name."""
     homes: dict[str, Path] = {}
     installed: dict[str, Any] = {}
@@ -171,7 +171,7 @@ def make_audio(options: argparse.Namespace, folder: Path) -> tuple[Path, int]:
     return sounds.write(samples, folder / "speech.raw"), seconds
 
 
-def check(row: Row, homes: dict[str, Path], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def check(row: PeerRow, homes: dict[str, Path], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """In how many recordings of its own word, and of another, the row finds one."""
     say(f"check {row.name}")
     fired = {}
@@ -190,7 +190,7 @@ def check(row: Row, homes: dict[str, Path], options: argparse.Namespace, folder:
 
 
 def one_round(
-    rows: Sequence[Row], homes: dict[str, Path], core: int, audio: Path, quiet: Path, seconds: int
+    rows: Sequence[PeerRow], homes: dict[str, Path], core: int, audio: Path, quiet: Path, seconds: int
 ) -> dict[str, dict[str, Any]]:
     """Every row once, in turns."""
     processes = {row.name: Process(row, homes[row.environment], core) for row in rows}
@@ -214,7 +214,7 @@ def one_round(
 
 
 def figures(
-    rows: Sequence[Row], rounds: dict[str, list[dict[str, Any]]], checks: dict[str, dict[str, Any]], seconds: int
+    rows: Sequence[PeerRow], rounds: dict[str, list[dict[str, Any]]], checks: dict[str, dict[str, Any]], seconds: int
 ) -> list[dict[str, Any]]:
     """The rows of results.json."""
     compared = ratios(rounds, next(iter(rounds)))

@@ -96,9 +96,9 @@ def commands(program: str, group: click.Group) -> str:
 def rest() -> str:
     """A page with each route and each field of the server's JSON, from the description that the server itself gives."""
     from kws_edge.server.app import create_app
-    from kws_edge.server.settings import Settings
+    from kws_edge.server.settings import ServerSettings
 
-    api: dict[str, Any] = create_app(Settings()).openapi()
+    api: dict[str, Any] = create_app(ServerSettings()).openapi()
     lines = ["# REST, field by field", ""]
     lines += ["Made from what a server gives at `/openapi.json`. [REST and WebSocket](server.md) has examples.", ""]
     for path, methods in api["paths"].items():

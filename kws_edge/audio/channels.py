@@ -49,7 +49,7 @@ class DownMix:
         self._products, self._sums, self._frames = np.zeros((channels, channels)), np.zeros(channels), 0.0
         self.cancelled = 0.0
 
-    def hear(self, frames: F32) -> None:
+    def add(self, frames: F32) -> None:
         """Take the next frames, float32 [n, channels], n at least 1, finite."""
         if self.channels == 1 or isinstance(self.channel, int):
             return

@@ -139,7 +139,7 @@ def _mono(opened: Opened, channel: Channel | None) -> Iterator[F32]:
     down_mix = DownMix(opened.channels, channel)
     if opened.channels > 1 and not isinstance(channel, int):
         for frames in opened.frames():
-            down_mix.hear(frames)
+            down_mix.add(frames)
     resampler, count = Resampler(opened.rate), 0
     for frames in opened.frames():
         mono = resampler.push(down_mix.mix(frames))

@@ -262,9 +262,9 @@ class Microphone:
         if dropped:
             self._resampler.reset()
         self._gone = None
-        self._mute.hear(len(piece.data) / self._rate, zeros=not piece.data.any())
+        self._mute.add(len(piece.data) / self._rate, zeros=not piece.data.any())
         frames = as_float(piece.data)
-        self._down_mix.hear(frames)
+        self._down_mix.add(frames)
         mono = self._down_mix.mix(frames)
         if (warning := self._down_mix.warning()) and self._warn_cancelled.passes():
             _log.warning("%s: %s", self._name, warning)

@@ -23,7 +23,7 @@ class MuteWatch:
         self._seconds = 0.0
         self.problem: str | None = None
 
-    def hear(self, seconds: float, *, zeros: bool) -> None:
+    def add(self, seconds: float, *, zeros: bool) -> None:
         """Take so many seconds that were nothing but zeros, or were not; the first that are too many go to the log."""
         self._seconds = self._seconds + seconds if zeros else 0.0
         if self._seconds < MUTED:

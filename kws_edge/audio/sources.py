@@ -99,7 +99,7 @@ class WavFile:
         """
         start, position = time.monotonic(), 0.0
         for samples in read_blocks(self._source, BLOCK_SECONDS, channel=self._channel):
-            self._mute.hear(len(samples) / SAMPLE_RATE, zeros=not samples.any())
+            self._mute.add(len(samples) / SAMPLE_RATE, zeros=not samples.any())
             position += len(samples) / SAMPLE_RATE
             if self._realtime:
                 time.sleep(max(0.0, start + position - time.monotonic()))
@@ -181,8 +181,8 @@ class StandardInput:
             carry = data[len(data) // width * width :]
             frames = as_float(np.frombuffer(data[: len(data) - len(carry)], "<i2").reshape(-1, channels))
             if len(frames):
-                self._mute.hear(len(frames) / rate, zeros=not frames.any())
-                self._down_mix.hear(frames)
+                self._mute.add(len(frames) / rate, zeros=not frames.any())
+                self._down_mix.add(frames)
                 samples = resampler.push(self._down_mix.mix(frames))
                 if len(samples):
                     yield Block(samples)

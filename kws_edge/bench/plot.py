@@ -5,14 +5,14 @@ from html import escape
 from pathlib import Path
 
 from kws_edge import svg
-from kws_edge.bench.report import STAGES, Row
+from kws_edge.bench.report import STAGES, BenchRow
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 860, 290, 780, 62
 _STEP, _BAR = 34, 18
 _COLOURS = ("#8da0cb", "#66c2a5", "#fc8d62", "#e78ac3", "#a6a6a6")
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(rows: Sequence[BenchRow], path: Path) -> None:
     """Draw a bar for each row, its mean time divided into stages, with a mark at its 99th percentile.
 
     Raises

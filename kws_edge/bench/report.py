@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchRow:
     """A case, measured. Times are in ms, of a whole decision from bytes or samples to the answer, unless they say.
 
     Attributes
@@ -158,7 +158,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchReport:
     """A benchmark.
 
     Attributes
@@ -172,7 +172,7 @@ class Report:
     taken: str
     machine: Mapping[str, Any]
     settings: Mapping[str, Any]
-    rows: tuple[Row, ...]
+    rows: tuple[BenchRow, ...]
     refused: tuple[Refusal, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,8 +193,8 @@ class Report:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["schema"] != SCHEMA:
                 raise SettingError(f"{path}: schema {values['schema']}; {expected}")
-            names = {field.name for field in fields(Row)}
-            rows = tuple(Row(**{name: row[name] for name in names}) for row in values["rows"])
+            names = {field.name for field in fields(BenchRow)}
+            rows = tuple(BenchRow(**{name: row[name] for name in names}) for row in values["rows"])
             for row in rows:
                 rounds = list(zip(row.round_p50_ms, row.round_yardstick_ms, strict=True))
                 if not rounds or not all(ms > 0 for pair in rounds for ms in pair):
@@ -208,7 +208,7 @@ class Report:
                 raise
             raise SettingError(f"{path}: not a benchmark ({type(error).__name__}: {error}); {expected}") from None
 
-    def against(self, old: "Report") -> list[Change]:
+    def against(self, old: "BenchReport") -> list[Change]:
         """The rows whose case the older report has too, compared."""
         before = {row.case: row for row in old.rows}
         changes = []
@@ -228,7 +228,7 @@ class Report:
                 )
         return changes
 
-    def differences(self, old: "Report") -> list[str]:
+    def differences(self, old: "BenchReport") -> list[str]:
         """What besides the code may explain a ratio: machines, settings or versions that are not the same."""
         pairs = {
             "processor": (old.machine["cpu"], self.machine["cpu"]),
@@ -255,7 +255,7 @@ class Report:
         return "\n".join(lines).rstrip() + "\n"
 
 
-class Table(NamedTuple):
+class BenchTable(NamedTuple):
     """Rows for people: a title, a heading, and cells in words. The first `NAMES` columns say which row it is."""
 
     title: str
@@ -266,7 +266,7 @@ class Table(NamedTuple):
 NAMES: Final = 5
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[BenchRow]) -> list[BenchTable]:
     """How long a decision takes; where that goes; and what starting and holding a model takes."""
     names = ["model", "task", "provider", "threads", "batch"]
     latency, breakdown, footprint = [], [], []
@@ -281,13 +281,13 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         memory = "-" if row.memory_mb is None else f"{row.memory_mb:.0f}"
         footprint.append([*name, *(f"{ms:.0f}" for ms in start), memory, f"{row.size_kb:.0f}"])
     return [
-        Table(
+        BenchTable(
             "A decision, front end included, ms",
             [*names, "p50", "p95", "p99", "mean", "per s", "RTF", "core"],
             latency,
         ),
-        Table("Where its time goes, mean, ms", [*names, *STAGES], breakdown),
-        Table("Before it, ms; and size", [*names, "import", "load", "first", "memory MB", "file kB"], footprint),
+        BenchTable("Where its time goes, mean, ms", [*names, *STAGES], breakdown),
+        BenchTable("Before it, ms; and size", [*names, "import", "load", "first", "memory MB", "file kB"], footprint),
     ]
 
 
@@ -310,13 +310,13 @@ def machine_in_words(machine: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def versions_in_words(rows: Sequence[Row]) -> str:
+def versions_in_words(rows: Sequence[BenchRow]) -> str:
     """What the rows ran on."""
     found = {f"{name} {number}" for row in rows for name, number in row.versions.items()}
     return ", ".join(sorted(found)) or "nothing ran"
 
 
-def verdicts(rows: Sequence[Row]) -> list[str]:
+def verdicts(rows: Sequence[BenchRow]) -> list[str]:
     """A line about each model: its fastest row for a single clip, and what a stream costs on one thread."""
     lines = []
     for model in dict.fromkeys(row.model for row in rows):
@@ -337,11 +337,11 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _on(row: Row) -> str:
+def _on(row: BenchRow) -> str:
     return f"{row.provider_and_share} with {row.threads} thread{'' if row.threads == 1 else 's'}"
 
 
-def _markdown(table: Table) -> list[str]:
+def _markdown(table: BenchTable) -> list[str]:
     rules = ["---" if i < 3 else "---:" for i in range(len(table.heading))]
     lines = [f"| {' | '.join(line)} |" for line in (table.heading, rules, *table.cells)]
     return [f"**{table.title}**", "", *lines, ""]

@@ -22,7 +22,7 @@ import numpy as np
 
 import kws_edge.errors
 from kws_edge.bench.machine import describe
-from kws_edge.bench.report import Case, Refusal, Report, Row
+from kws_edge.bench.report import BenchReport, BenchRow, Case, Refusal
 from kws_edge.bench.workload import WORKLOADS
 from kws_edge.errors import ProviderError, SettingError
 from kws_edge.model.runtime import REMOTE, available_providers, full_name
@@ -106,7 +106,7 @@ def bench(
     *,
     warn: Callable[[str], None] = lambda message: None,
     progress: Callable[[float], None] = lambda fraction: None,
-) -> Report:
+) -> BenchReport:
     """Measure.
 
     Parameters
@@ -123,7 +123,7 @@ def bench(
     providers, refused = _choose_providers(plan, warn)
     cases = plan.cases(providers)
     alive = _ALIVE if machine.available_mb is None else max(1, min(_ALIVE, int(machine.available_mb / _ROW_MB)))
-    rows: dict[Case, Row] = {}
+    rows: dict[Case, BenchRow] = {}
     for first in range(0, len(cases), alive):
         group = cases[first : first + alive]
 
@@ -135,7 +135,7 @@ def bench(
         refused += failed
     if not rows:
         raise ProviderError("; ".join(str(refusal) for refusal in refused))
-    return Report(
+    return BenchReport(
         taken=taken,
         machine={**machine.to_dict(), "load_after": describe().load},
         settings={"seconds": plan.seconds, "rounds": ROUNDS, "hop": plan.hop},
@@ -190,9 +190,9 @@ def _choose_providers(plan: Plan, warn: Callable[[str], None]) -> tuple[dict[str
 
 def _measure(
     cases: Sequence[Case], plan: Plan, seconds: float, progress: Callable[[float], None]
-) -> tuple[dict[Case, Row], list[Refusal]]:
+) -> tuple[dict[Case, BenchRow], list[Refusal]]:
     """Measure some rows in turns; `seconds` for each row."""
-    rows: dict[Case, Row] = {}
+    rows: dict[Case, BenchRow] = {}
     refused: list[Refusal] = []
     workers: dict[Case, Worker] = {}
     rounds: dict[Case, list[dict[str, Any]]] = {case: [] for case in cases}
@@ -222,7 +222,7 @@ def _measure(
     return rows, refused
 
 
-def _told_apart(rows: dict[Case, Row]) -> Iterator[Row]:
+def _told_apart(rows: dict[Case, BenchRow]) -> Iterator[BenchRow]:
     """The rows; those of several files whose models have the same name are called what was asked for."""
     files: dict[str, set[str]] = {}
     for case, row in rows.items():
@@ -231,7 +231,7 @@ def _told_apart(rows: dict[Case, Row]) -> Iterator[Row]:
         yield row if len(files[row.model]) == 1 else replace(row, model=case.model)
 
 
-def _row(case: Case, started: dict[str, Any], rounds: list[dict[str, Any]], finished: dict[str, Any]) -> Row:
+def _row(case: Case, started: dict[str, Any], rounds: list[dict[str, Any]], finished: dict[str, Any]) -> BenchRow:
     """The figures, from a worker's answers."""
     stages = np.concatenate([one["stages"] for one in rounds])  # [decisions, 4]
     times = stages.sum(axis=1)
@@ -239,7 +239,7 @@ def _row(case: Case, started: dict[str, Any], rounds: list[dict[str, Any]], fini
     decode, features, network, decision = stages.mean(axis=0) * 1e3
     head = None if finished["head"] is None else finished["head"] * 1e3
     sound = len(times) * started["audio"]
-    return Row(
+    return BenchRow(
         **{**case._asdict(), "model": started["name"]},
         nodes=finished["nodes"],
         shape=tuple(finished["shape"]),

@@ -38,7 +38,7 @@ class Stages(NamedTuple):
     decision: float
 
 
-class Interval:
+class LastRun:
     """When the network last ran, by `time.perf_counter`, and how often it has."""
 
     began = ended = 0.0
@@ -58,7 +58,7 @@ class TimedModel(KeywordModel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """As `KeywordModel`."""
-        self.network = Interval()
+        self.network = LastRun()
         super().__init__(*args, **kwargs)
 
     def run(self, features: F32) -> Outputs:
@@ -71,7 +71,7 @@ class TimedSpotter(Spotter):
 
     def __init__(self, model: KeywordModel, hop: float) -> None:
         """As `Spotter`."""
-        self.network = Interval()
+        self.network = LastRun()
         super().__init__(model, hop=hop)
 
     def _ask(self, frames: F32, new: int) -> Outputs:

@@ -109,7 +109,7 @@ class EventSaver:
         self._waiting: list[Event] = []
         self._saved = 0
 
-    def hear(self, block: "Block") -> None:
+    def add(self, block: "Block") -> None:
         """Take the next block."""
         for samples in (np.zeros(min(block.dropped, round(_PAST * _RATE)), np.float32), block.samples):
             self._past.append(samples)

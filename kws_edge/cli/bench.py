@@ -12,7 +12,7 @@ import click
 from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
-    from kws_edge.bench.report import Change, Report
+    from kws_edge.bench.report import BenchReport, Change
 
 _WIDTH = 160
 """Of a table that goes to a file or pipe; on a terminal it is the terminal's."""
@@ -94,7 +94,7 @@ def bench(
     Exit status: 0; 1 some row could not be measured; 2 wrong usage, or a model, provider or file that cannot be used.
     """
     from kws_edge.bench.plot import plot as draw
-    from kws_edge.bench.report import Report
+    from kws_edge.bench.report import BenchReport
     from kws_edge.bench.runner import Plan
     from kws_edge.bench.runner import bench as measure
     from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
@@ -102,7 +102,7 @@ def bench(
 
     if plot:
         check_name(plot)
-    old = Report.read(compare) if compare else None
+    old = BenchReport.read(compare) if compare else None
     plan = Plan(
         models=tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,),
         **{} if tasks is None else {"tasks": tasks},
@@ -152,7 +152,7 @@ def _progress() -> Iterator[Callable[[float], None]]:
         yield advance
 
 
-def _show(report: "Report") -> None:
+def _show(report: "BenchReport") -> None:
     from kws_edge.bench.report import NAMES, machine_in_words, tables, verdicts, versions_in_words
 
     click.echo(f"{machine_in_words(report.machine)}\n{versions_in_words(report.rows)}")
@@ -167,7 +167,7 @@ def _show(report: "Report") -> None:
         click.echo(f"The machine was busy (load {busy:.1f}): times hold the wait for other programs; core does not.")
 
 
-def _show_changes(report: "Report", old: "Report", changes: Sequence["Change"]) -> None:
+def _show_changes(report: "BenchReport", old: "BenchReport", changes: Sequence["Change"]) -> None:
     from kws_edge.bench.report import case_in_words
 
     for what in report.differences(old):

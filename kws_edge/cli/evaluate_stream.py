@@ -13,7 +13,7 @@ from kws_edge.cli.target import TARGET
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.tuning.calibration import Traced
-    from kws_edge.tuning.evaluation import Rate, Report
+    from kws_edge.tuning.evaluation import Rate, StreamReport
 
 existing_folder = click.Path(exists=True, file_okay=False, path_type=Path)
 existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -71,7 +71,7 @@ def evaluate_stream(
     the word to the event. --json also counts words, hits and false accepts by label.
     """
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.stream.settings import StreamSettings, told_words
+    from kws_edge.stream.settings import StreamSettings, event_words
     from kws_edge.tuning.calibration import assess
 
     if (recording is None) != (labels is None):
@@ -82,7 +82,7 @@ def evaluate_stream(
         raise click.UsageError("--snr needs --positives, and --negatives to put behind them")
     loaded = KeywordModel.load(model)
     settings = StreamSettings.of(loaded.metadata, score=score, target=target)
-    chosen = told_words(loaded.metadata, word_list(words), own_settings=score is None and target is None)
+    chosen = event_words(loaded.metadata, word_list(words), own_settings=score is None and target is None)
     thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
     header = f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s\n{HEADER}"
     streams = _clip_streams(loaded, positives, listed, count, negatives, snr, hop, seed)
@@ -104,7 +104,7 @@ HEADER = (
 )
 
 
-def row(name: str, report: "Report") -> str:
+def row(name: str, report: "StreamReport") -> str:
     """One line of the table."""
 
     def span(rate: "Rate", scale: float = 1) -> str:

@@ -270,7 +270,7 @@ def _run(
         loudest = max(loudest, spotter.last.level if spotter.last else loudest)
         _tell(events, display, command, saver)
         if saver:
-            saver.hear(block)
+            saver.add(block)
         display.update(_health(source))
     seconds, early = spotter.time, spotter.state == State.WARMING_UP
     events = spotter.finish()
@@ -319,7 +319,7 @@ class _Overheard:
     def __iter__(self) -> Iterator["Block"]:
         for block in self._source:
             with self._lock:
-                self._saver.hear(block)
+                self._saver.add(block)
             yield block
 
     def close(self) -> None:

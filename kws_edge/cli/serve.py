@@ -9,12 +9,12 @@ from kws_edge.errors import lacking
 
 
 class _Serve(click.Command):
-    """A command whose options are the fields of `Settings`, looked up when they are needed."""
+    """A command whose options are the fields of `ServerSettings`, looked up when they are needed."""
 
     @cached_property
     def _options(self) -> list[click.Parameter]:
         try:
-            from kws_edge.server.settings import ENV_PREFIX, Settings
+            from kws_edge.server.settings import ENV_PREFIX, ServerSettings
         except ImportError as error:
             raise lacking("the server", error.name, "server") from None
         return [
@@ -25,7 +25,7 @@ class _Serve(click.Command):
                 metavar=None if field.annotation is bool else "VALUE",
                 help=f"{field.description} [{ENV_PREFIX}{name.upper()}; {_shown(field.default)}]",
             )
-            for name, field in Settings.model_fields.items()
+            for name, field in ServerSettings.model_fields.items()
             if name != "api_keys"  # which the list of processes would show to everybody
         ]
 
@@ -48,9 +48,9 @@ def serve(**given: Any) -> None:
     Exit status: 0 stopped by SIGTERM; 2 a setting, model or address that cannot be used; 130 stopped by Ctrl-C.
     """
     from kws_edge.server.processes.supervisor import serve as run
-    from kws_edge.server.settings import Settings
+    from kws_edge.server.settings import ServerSettings
 
-    run(Settings.load(**{name: value for name, value in given.items() if value is not None}))
+    run(ServerSettings.load(**{name: value for name, value in given.items() if value is not None}))
 
 
 def _shown(default: Any) -> str:

@@ -192,10 +192,10 @@ def operating_point(correct: npt.ArrayLike, uncertainty: npt.ArrayLike, target: 
     curve = selective_curve(correct, uncertainty)
     reached = np.flatnonzero(curve.accepted_accuracy >= target - TOLERANCE)
     threshold = float(curve.thresholds[reached[-1]]) if reached.size else WITHHOLD_ALL
-    return evaluate(correct, uncertainty, threshold, target)
+    return point_at(correct, uncertainty, threshold, target)
 
 
-def evaluate(correct: npt.ArrayLike, uncertainty: npt.ArrayLike, threshold: float, target: float) -> OperatingPoint:
+def point_at(correct: npt.ArrayLike, uncertainty: npt.ArrayLike, threshold: float, target: float) -> OperatingPoint:
     """What a threshold that was chosen elsewhere gives on these clips; `target` is what it was chosen for.
 
     Raises

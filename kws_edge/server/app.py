@@ -22,7 +22,7 @@ from kws_edge.server.http.limits import CloseUnread
 from kws_edge.server.http.schemas import Classified, ProblemDetails
 from kws_edge.server.observe import Metrics, Observer
 from kws_edge.server.service import Service, installed_version
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 PAGE: Final = Path(__file__).parent / "page"
 
@@ -40,7 +40,7 @@ _PAGE_HEADERS: Final = {
 }
 
 
-def create_app(settings: Settings, metrics: Metrics | None = None) -> FastAPI:
+def create_app(settings: ServerSettings, metrics: Metrics | None = None) -> FastAPI:
     """Load the models and build the app, which counts in `metrics`, or else in its own.
 
     Raises
@@ -128,7 +128,7 @@ def _add_middleware(app: FastAPI, service: Service) -> None:
     app.add_middleware(Observer, metrics=service.metrics, stopping=service.stopping)
 
 
-def _openapi(app: FastAPI, settings: Settings) -> dict[str, Any]:
+def _openapi(app: FastAPI, settings: ServerSettings) -> dict[str, Any]:
     """What FastAPI generates, put right.
 
     It drops null from examples, adds a 422 of its own where none can come, and knows nothing of the keys.

@@ -35,7 +35,7 @@ _SLICE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class ClipRequest:
     """A question: a file's name and bytes, what to ask of which model."""
 
     name: str
@@ -47,7 +47,7 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClipAnswer:
     """What came of a clip: the prediction, its length in seconds, and what was odd about the file."""
 
     prediction: Prediction
@@ -55,13 +55,13 @@ class Answer:
     warnings: tuple[str, ...]
 
 
-Outcome: TypeAlias = Answer | Exception
+ClipOutcome: TypeAlias = ClipAnswer | Exception
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
     client: str
-    work: Clip | Callable[[], Any]
+    work: ClipRequest | Callable[[], Any]
     deadline: float
     future: "asyncio.Future[Any]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -81,7 +81,7 @@ class InferencePool:
     Attributes
     ----------
     batch_sizes : called with the number of clips of each run, for the metrics.
-    tell_waiting : called with the number of clips that wait, whenever it may have changed, for the same.
+    report_waiting : called with the number of clips that wait, whenever it may have changed, for the same.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class InferencePool:
         max_samples: float,
         max_body: int,
         batch_sizes: Callable[[int], None] = lambda n: None,
-        tell_waiting: Callable[[int], None] = lambda n: None,
+        report_waiting: Callable[[int], None] = lambda n: None,
     ) -> None:
-        """Start `workers` threads; see `Settings` for the limits."""
+        """Start `workers` threads; see `ServerSettings` for the limits."""
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="kws-edge")
         self._workers, self._idle = workers, workers
         self._max_queue, self._max_batch = max_queue, max_batch
@@ -114,7 +114,7 @@ class InferencePool:
                     timeout=timeout * _DECODING,
                 )
             )
-        self._batch_sizes, self._tell_waiting = batch_sizes, tell_waiting
+        self._batch_sizes, self._report_waiting = batch_sizes, report_waiting
         self._clips: FairQueue[_Job] = FairQueue()
         self._steps: FairQueue[_Job] = FairQueue()
         self._steps_next = True
@@ -132,7 +132,7 @@ class InferencePool:
         """Seconds for which a thread has been busy with one piece of work."""
         return time.perf_counter() - min(self._began) if self._began else 0.0
 
-    async def classify(self, clips: Sequence[Clip], client: str) -> list[Outcome]:
+    async def classify(self, clips: Sequence[ClipRequest], client: str) -> list[ClipOutcome]:
         """Answer clips of a client, in order; what is wrong with one of them takes its place.
 
         Raises
@@ -197,7 +197,7 @@ class InferencePool:
             task = asyncio.get_running_loop().create_task(self._finish(jobs))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        self._tell_waiting(len(self._clips))
+        self._report_waiting(len(self._clips))
 
     def _take(self) -> list[_Job]:
         """The next work: steps and clips in turn, each as many as one thread's share of them."""
@@ -212,7 +212,7 @@ class InferencePool:
         self._began.add(began)
         outcomes = await asyncio.get_running_loop().run_in_executor(self._threads, self._work, jobs)
         self._began.discard(began)
-        clips = isinstance(jobs[0].work, Clip)
+        clips = isinstance(jobs[0].work, ClipRequest)
         waiting, expected = (self._clips, self._clip_seconds) if clips else (self._steps, self._step_seconds)
         done = [job for job, outcome in zip(jobs, outcomes, strict=True) if outcome is not _LATER]
         took = (time.perf_counter() - began) / len(done)
@@ -233,7 +233,7 @@ class InferencePool:
     def _work(self, jobs: list[_Job]) -> list[Any]:
         """In a thread: do jobs of one kind. Nothing escapes, or a thread's place would be lost."""
         end = time.perf_counter() + _SLICE
-        steps = [job.work for job in jobs if not isinstance(job.work, Clip)]
+        steps = [job.work for job in jobs if not isinstance(job.work, ClipRequest)]
         try:
             if steps:
                 return [
@@ -249,7 +249,7 @@ class InferencePool:
         groups: dict[tuple[Any, ...], list[tuple[int, Audio]]] = {}
         for i, job in enumerate(jobs):
             clip = job.work
-            assert isinstance(clip, Clip)
+            assert isinstance(clip, ClipRequest)
             if i and time.perf_counter() > end:
                 outcomes[i] = _LATER
                 continue
@@ -264,21 +264,21 @@ class InferencePool:
                 prediction = clip.model.classify(
                     audio.samples, SAMPLE_RATE, target=clip.target, score=clip.score, progress=job.check
                 )
-                outcomes[i] = Answer(prediction, len(audio.samples) / SAMPLE_RATE, audio.warnings)
+                outcomes[i] = ClipAnswer(prediction, len(audio.samples) / SAMPLE_RATE, audio.warnings)
             except Exception as error:
                 outcomes[i] = error
         for group in groups.values():
             outcomes |= self._answer_together([(i, jobs[i].work, audio) for i, audio in group])
         return [outcomes[i] for i in range(len(jobs))]
 
-    def _decode(self, clip: Clip) -> Audio:
+    def _decode(self, clip: ClipRequest) -> Audio:
         decoder = self._decoders.get()  # there are as many as threads
         try:
             return decoder.load(clip.body, clip.name, clip.channel)
         finally:
             self._decoders.put(decoder)
 
-    def _answer_together(self, group: list[tuple[int, Any, Audio]]) -> dict[int, Outcome]:
+    def _answer_together(self, group: list[tuple[int, Any, Audio]]) -> dict[int, ClipOutcome]:
         clip = group[0][1]
         self._batch_sizes(len(group))
         try:
@@ -288,7 +288,7 @@ class InferencePool:
         except Exception as error:
             return dict.fromkeys((i for i, _, _ in group), error)
         return {
-            i: Answer(prediction, len(audio.samples) / SAMPLE_RATE, audio.warnings)
+            i: ClipAnswer(prediction, len(audio.samples) / SAMPLE_RATE, audio.warnings)
             for (i, _, audio), prediction in zip(group, predictions, strict=True)
         }
 

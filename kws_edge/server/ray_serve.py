@@ -16,7 +16,7 @@ from kws_edge.errors import lacking
 from kws_edge.server.app import create_app
 from kws_edge.server.log import warn_of_mistyped_variables
 from kws_edge.server.serving import prepare_process
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 # What listens to people reports to nobody: this must be set before Ray starts. Whoever wants the reports sets it to 1.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -46,7 +46,7 @@ def build(deployment: Deployment) -> serve.Application:
     ------
     SettingError : a setting in the environment cannot be used.
     """
-    settings = Settings.load()
+    settings = ServerSettings.load()
 
     def replica() -> FastAPI:
         prepare_process(settings)

@@ -21,7 +21,7 @@ from kws_edge.server.http.limits import Pace, Places, RateLimiter
 from kws_edge.server.http.problems import ProblemError
 from kws_edge.server.inference import InferencePool
 from kws_edge.server.observe import Metrics
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 from kws_edge.text import shortened
 
 _MOST_MESSAGES: Final = 2_500
@@ -44,7 +44,7 @@ class Service:
     open_streams : the tasks that serve them.
     """
 
-    settings: Settings
+    settings: ServerSettings
     models: Mapping[str, KeywordModel]
     pool: InferencePool
     metrics: Metrics
@@ -59,7 +59,7 @@ class Service:
     _paces: WeakValueDictionary[str, Pace] = field(default_factory=WeakValueDictionary)
 
     @classmethod
-    def start(cls, settings: Settings, metrics: Metrics) -> "Service":
+    def start(cls, settings: ServerSettings, metrics: Metrics) -> "Service":
         """Load the models and start the threads, which count in `metrics`.
 
         Raises
@@ -76,7 +76,7 @@ class Service:
             max_samples=settings.max_clip_samples,
             max_body=settings.max_body,
             batch_sizes=metrics.batch.observe,
-            tell_waiting=metrics.waiting.set,
+            report_waiting=metrics.waiting.set,
         )
         try:
             models = _load(settings)
@@ -173,7 +173,7 @@ def _key(connection: HTTPConnection) -> str | None:
     return connection.headers.get("X-API-Key")
 
 
-def _load(settings: Settings) -> dict[str, KeywordModel]:
+def _load(settings: ServerSettings) -> dict[str, KeywordModel]:
     shipped = shipped_models()
     names = settings.models or tuple(sorted(shipped, key=lambda name: name != DEFAULT_MODEL)) or (DEFAULT_MODEL,)
     models: dict[str, KeywordModel] = {}

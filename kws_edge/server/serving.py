@@ -21,7 +21,7 @@ from kws_edge.server.log import configure_logging, warn_of_mistyped_variables
 from kws_edge.server.observe import Metrics
 from kws_edge.server.processes.listening import announce, listen
 from kws_edge.server.service import Service
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 _log = logging.getLogger("kws_edge.server")
 
@@ -45,7 +45,7 @@ _SAY_AGAIN: Final = 10.0
 """Seconds between two lines of the log that say the same."""
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: ServerSettings) -> None:
     """Serve in this process until told to stop by a signal; what is in progress then has `shutdown_grace` seconds.
 
     SIGTERM is an order, so that it ends the process with status 0; Ctrl-C raises KeyboardInterrupt as ever.
@@ -63,7 +63,7 @@ def serve(settings: Settings) -> None:
     server.run([sock])
 
 
-def prepare_process(settings: Settings) -> None:
+def prepare_process(settings: ServerSettings) -> None:
     """What concerns the whole process that serves: its log, its file descriptors, and how its threads take turns."""
     configure_logging(settings.log_level)
     sys.setswitchinterval(_SWITCH_INTERVAL)
@@ -77,7 +77,7 @@ class Server(uvicorn.Server):
     the streams, then all else.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
+    def __init__(self, settings: ServerSettings, metrics: Metrics | None = None) -> None:
         """Build the app; arguments and errors are those of `create_app`."""
         app = create_app(settings, metrics)
         self._service: Service = app.state.service

@@ -82,7 +82,7 @@ Bytes = Annotated[int, BYTES]
 Seconds = Annotated[float, SECONDS]
 
 
-class Settings(BaseSettings):
+class ServerSettings(BaseSettings):
     """What the server does, and how much of it. A value that is given outranks the environment, which outranks these.
 
     Sizes are in bytes, times in seconds. Lists are given as "a,b". `load` makes one with errors in one line.
@@ -167,7 +167,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
 
     @model_validator(mode="after")
-    def _fit(self) -> "Settings":
+    def _fit(self) -> "ServerSettings":
         for less, more in (("max_clips", "max_queue"), ("max_clips", "max_client_queue")):
             self._check_fits(less, more, "no batch of it would fit")
         for more in ("max_upload_bytes", "max_client_upload_bytes"):
@@ -186,7 +186,7 @@ class Settings(BaseSettings):
         return self.workers or max(1, min(4, (os.cpu_count() or 1) // self.processes - 1))
 
     @classmethod
-    def load(cls, **given: Any) -> "Settings":
+    def load(cls, **given: Any) -> "ServerSettings":
         """Make one from the values given and the environment; a SettingError names what is wrong, without secrets."""
         try:
             return cls(**given)
@@ -206,7 +206,7 @@ def _names(field: str | int) -> str:
 
 def mistyped_variables(environment: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """The variables that begin as this program's and are none of its, each with the setting that may be meant."""
-    settings = [f"{ENV_PREFIX}{field.upper()}" for field in Settings.model_fields]
+    settings = [f"{ENV_PREFIX}{field.upper()}" for field in ServerSettings.model_fields]
     for name in sorted(environment):
         if name.upper().startswith(ENV_PREFIX) and name.upper() not in (*settings, *OTHER_VARIABLES):
             yield name, next(iter(difflib.get_close_matches(name.upper(), settings, 1)), None)

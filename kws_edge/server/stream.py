@@ -63,7 +63,7 @@ router = APIRouter()
 _log = logging.getLogger("kws_edge.server")
 
 
-class Parameters(BaseModel):
+class StreamParameters(BaseModel):
     """The query of `/v1/stream`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -82,7 +82,7 @@ class Parameters(BaseModel):
     posteriors: bool = False
 
     @classmethod
-    def of(cls, websocket: WebSocket) -> "Parameters":
+    def of(cls, websocket: WebSocket) -> "StreamParameters":
         """Read the query.
 
         Raises
@@ -111,7 +111,7 @@ async def stream(websocket: WebSocket) -> None:
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
         client = service.admit(websocket)
         with service.streams.take(client), service.metrics.streams.track_inprogress():
-            parameters = Parameters.of(websocket)
+            parameters = StreamParameters.of(websocket)
             session = _Session(websocket, service, parameters, client)
             await _until(service.stopping, session.run())
         await websocket.close(1000)
@@ -149,7 +149,7 @@ async def nothing(websocket: WebSocket) -> None:
 class _Session:
     """One stream that is open."""
 
-    def __init__(self, websocket: WebSocket, service: Service, parameters: Parameters, client: str) -> None:
+    def __init__(self, websocket: WebSocket, service: Service, parameters: StreamParameters, client: str) -> None:
         """Raises SettingError for a model, word, score, target or hop that there is not."""
         self._websocket, self._service, self._parameters = websocket, service, parameters
         self._client = client

@@ -148,7 +148,7 @@ class Decision:
             events += self._decide(now, time, clipped=clipped, speech=level > noise + SPEECH, heard=heard)
         return events
 
-    def hear(self, hop: Hop, alpha: F32, vacuity: F32) -> list[Event]:
+    def step_one(self, hop: Hop, alpha: F32, vacuity: F32) -> list[Event]:
         """The events of the next hop, with what the network says of it, or no evidence: float32 [1, K] and [1]."""
         (now,) = self._smoothed(alpha, vacuity)
         speech = hop.level > hop.noise + SPEECH

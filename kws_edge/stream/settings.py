@@ -166,7 +166,7 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
     return list(dict.fromkeys(chosen))
 
 
-def told_words(metadata: Metadata, words: Collection[str] | None, *, own_settings: bool) -> list[str]:
+def event_words(metadata: Metadata, words: Collection[str] | None, *, own_settings: bool) -> list[str]:
     """The labels that give events: those chosen, or those for which alone the model's own settings hold, or all.
 
     Raises

@@ -32,8 +32,8 @@ from kws_edge.stream.events import Abstentions, Clock, Event
 from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, window_seconds
 from kws_edge.stream.incremental import Steps, has_steps
 from kws_edge.stream.losses import SPAN, Losses
-from kws_edge.stream.settings import StreamSettings, told_words
-from kws_edge.stream.wake import Gate, Wake
+from kws_edge.stream.settings import StreamSettings, event_words
+from kws_edge.stream.wake import Wake, WakeTimer
 
 Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
 
@@ -150,12 +150,12 @@ class Spotter:
         if settings is None and wake is not None and own:
             settings = StreamSettings.after_wake(model.metadata)
         self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
-        self.words = tuple(told_words(model.metadata, words, own_settings=own))
+        self.words = tuple(event_words(model.metadata, words, own_settings=own))
         self._hops = HopStream(model.metadata, hop)
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
         self._decision = Decision(model.metadata, self.settings, hop, self.words, abstentions=abstentions)
         self._clock = clock
-        self._gate = Gate(wake.seconds) if wake else None
+        self._wake_timer = WakeTimer(wake.seconds) if wake else None
         self._wake: Decision | Spotter | None = None
         if wake:
             self._wake = self._waking(wake)
@@ -167,11 +167,11 @@ class Spotter:
         """Be as new: time 0, nothing heard, ready to fire."""
         self._hops.reset()
         self._decision.reset()
-        if self._gate and self._wake:
-            self._gate.reset()
+        if self._wake_timer and self._wake:
+            self._wake_timer.reset()
             self._wake.reset()
         self._losses, self._lossy = Losses(), False
-        self._untold: list[Event] = []
+        self._pending: list[Event] = []
         self.last: Snapshot | None = None
 
     @property
@@ -213,7 +213,7 @@ class Spotter:
         wakes: deque[Event] = deque()
         if isinstance(self._wake, Spotter):
             wakes.extend(event for event in self._wake.push(samples) if event.label is not None)
-        events, self._untold = self._untold, []
+        events, self._pending = self._pending, []
         for hop in self._hops.push(samples):
             events += self._decide(hop, wakes)
         while wakes:
@@ -240,7 +240,7 @@ class Spotter:
         self._losses.add(start, samples / SAMPLE_RATE)
         if not self._lossy and self._losses.too_many(self.time):
             self._lossy = True
-            self._untold.append(self._deaf())
+            self._pending.append(self._losses_event())
 
     def finish(self) -> list[Event]:
         """End the stream with silence, so that a word at its very end is seen whole and decided on."""
@@ -288,12 +288,12 @@ class Spotter:
                 wake.model, words=wake.words, hop=self.hop, settings=wake.settings, abstentions="none"
             )  # fmt: skip
         metadata = self.model.metadata
-        words = told_words(metadata, wake.words, own_settings=wake.settings is None)
+        words = event_words(metadata, wake.words, own_settings=wake.settings is None)
         return Decision(metadata, wake.settings or StreamSettings.of(metadata), self.hop, words, abstentions="none")
 
     def _woken(self, event: Event) -> Event:
-        assert self._gate is not None
-        self._gate.wake(event)
+        assert self._wake_timer is not None
+        self._wake_timer.wake(event)
         return event
 
     def _decide(self, hop: Hop, wakes: deque[Event]) -> list[Event]:
@@ -305,19 +305,19 @@ class Spotter:
             state, outputs = State.LISTENING, self._ask(hop.frames, hop.new)
             alpha, vacuity = outputs.alpha, outputs.vacuity
         state = State.LOSSES if self._lossy else state
-        events = self._decision.hear(hop, alpha, vacuity)
-        if self._gate:
-            woken = self._wake.hear(hop, alpha, vacuity) if isinstance(self._wake, Decision) else []
+        events = self._decision.step_one(hop, alpha, vacuity)
+        if self._wake_timer:
+            woken = self._wake.step_one(hop, alpha, vacuity) if isinstance(self._wake, Decision) else []
             while wakes and wakes[0].time <= hop.time:
                 woken.append(wakes.popleft())
             woken = [self._woken(event) for event in woken]
-            events = woken + [event for event in events if self._gate.is_open(event.time)]
+            events = woken + [event for event in events if self._wake_timer.is_awake(event.time)]
         now = self._decision.last
         assert now is not None  # a step sets it
         self.last = Snapshot(hop.time, state, hop.level, hop.noise, now.probability, now.vacuity, now.entropy)
         return events
 
-    def _deaf(self) -> Event:
+    def _losses_event(self) -> Event:
         """The event that samples are lost too often."""
         alpha, vacuity = self._nothing
         return Event(

@@ -57,23 +57,23 @@ class Wake:
             )
 
 
-class Gate:
+class WakeTimer:
     """Lets commands through for a while after each wake word. Events come in the order of their times."""
 
     def __init__(self, seconds: float) -> None:
-        """Be shut."""
+        """Not awake yet."""
         self._seconds = seconds
         self.reset()
 
     def reset(self) -> None:
-        """Be shut again."""
+        """Not awake again."""
         self._woken: float | None = None
 
     def wake(self, event: Event) -> None:
-        """Open, at the time of a wake word's event."""
+        """Start, at the time of a wake word's event."""
         self._woken = event.time
 
-    def is_open(self, time: float) -> bool:
+    def is_awake(self, time: float) -> bool:
         """Whether a command that is decided on at this time counts."""
         if self._woken is None:
             return False
@@ -82,11 +82,11 @@ class Gate:
 
 def gated(wakes: Iterable[Event], commands: Iterable[Event], seconds: float) -> Iterator[Event]:
     """The wake words of one recording, and the commands that count, in the order of their times."""
-    gate = Gate(seconds)
+    timer = WakeTimer(seconds)
     words = [event for event in wakes if event.label is not None]
     for event in sorted([*words, *commands], key=lambda event: event.time):
         if any(event is word for word in words):
-            gate.wake(event)
+            timer.wake(event)
             yield event
-        elif gate.is_open(event.time):
+        elif timer.is_awake(event.time):
             yield event

@@ -21,7 +21,7 @@ from kws_edge.stream.decision import decide
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.trace import Hops, trace
-from kws_edge.tuning.evaluation import Report, evaluate
+from kws_edge.tuning.evaluation import StreamReport, evaluate
 from kws_edge.tuning.soundscape import Word
 
 CANDIDATES: Final = 24
@@ -61,8 +61,8 @@ class Point:
     """What some settings give: `words` where words are said, `negatives` by name where none are."""
 
     settings: StreamSettings
-    words: Report
-    negatives: dict[str, Report]
+    words: StreamReport
+    negatives: dict[str, StreamReport]
 
     @property
     def false_accepts_per_hour(self) -> float:
@@ -109,10 +109,10 @@ def trace_stream(
 
 def assess(
     metadata: Metadata, recordings: Iterable[Traced], settings: StreamSettings, words: Collection[str] | None = None
-) -> Report:
+) -> StreamReport:
     """What some settings give on recordings, added up; `words` are the labels that give events, None for all."""
     labels = metadata.labels if words is None else words
-    total = Report(0.0)
+    total = StreamReport(0.0)
     for recording in recordings:
         events = decide(metadata, recording.hops, settings, words)
         total += evaluate(events, recording.words, recording.seconds, labels)

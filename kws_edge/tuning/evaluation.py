@@ -40,7 +40,7 @@ class Rate(NamedTuple):
     high: float
 
 
-class Answer(NamedTuple):
+class WordOutcome(NamedTuple):
     """A word, its outcome, and the event that made it; None where it was missed."""
 
     word: Word
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StreamReport:
     """Counts over one or more streams; `+` adds them up.
 
     Attributes
@@ -77,9 +77,9 @@ class Report:
     hits_of: Counter[str] = field(default_factory=Counter)
     false_accepts_of: Counter[str] = field(default_factory=Counter)
 
-    def __add__(self, other: "Report") -> "Report":
+    def __add__(self, other: "StreamReport") -> "StreamReport":
         """Both together."""
-        return Report(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return StreamReport(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     @property
     def words(self) -> int:
@@ -122,11 +122,11 @@ class Report:
         }
 
 
-def match(events: Sequence[Event], words: Iterable[Word]) -> tuple[list[Answer], list[Event]]:
+def match(events: Sequence[Event], words: Iterable[Word]) -> tuple[list[WordOutcome], list[Event]]:
     """Answer every word by the rule of this module: (one answer per word, the events that answer none)."""
     left = list(events)
     waiting = sorted(words, key=lambda word: (word.start, word.end))
-    answers: list[Answer] = []
+    answers: list[WordOutcome] = []
     rules: tuple[tuple[Outcome, Callable[[Event, Word], bool]], ...] = (
         (Outcome.HIT, lambda event, word: event.label == word.label),
         (Outcome.WRONG, lambda event, word: event.label is not None),
@@ -140,13 +140,13 @@ def match(events: Sequence[Event], words: Iterable[Word]) -> tuple[list[Answer],
                 unanswered.append(word)
             else:
                 left.remove(event)
-                answers.append(Answer(word, outcome, event))
+                answers.append(WordOutcome(word, outcome, event))
         waiting = unanswered
-    answers += [Answer(word, Outcome.MISSED, None) for word in waiting]
+    answers += [WordOutcome(word, Outcome.MISSED, None) for word in waiting]
     return sorted(answers, key=lambda answer: answer.word.start), left
 
 
-def evaluate(events: Sequence[Event], words: Iterable[Word], seconds: float, labels: Collection[str]) -> Report:
+def evaluate(events: Sequence[Event], words: Iterable[Word], seconds: float, labels: Collection[str]) -> StreamReport:
     """Count the outcomes of one stream.
 
     Parameters
@@ -168,7 +168,7 @@ def evaluate(events: Sequence[Event], words: Iterable[Word], seconds: float, lab
     count = {outcome: sum(answer.outcome is outcome for answer in known) for outcome in Outcome}
     accepted = [a.event.label for a in unknown if a.event and a.event.label is not None]
     false_accepts = accepted + [event.label for event in left if event.label is not None]
-    return Report(
+    return StreamReport(
         seconds=seconds,
         hits=count[Outcome.HIT],
         wrong=count[Outcome.WRONG],

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from kws_edge.server.serving import Server
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 KEY = "0123456789abcdef"
 """For `api_keys`."""
@@ -38,7 +38,7 @@ def live_server(*models: Path, send_buffer: int = 0, **settings: Any) -> Iterato
 
     A `send_buffer` in bytes is for tests of readers that are too slow, which would take long to fill the usual one.
     """
-    server = Server(Settings.load(models=tuple(map(str, models)), **settings))
+    server = Server(ServerSettings.load(models=tuple(map(str, models)), **settings))
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

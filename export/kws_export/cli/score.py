@@ -36,14 +36,14 @@ def score(
       --speech libri_speech/test-other --out research/nine/scores
     """
     from kws_edge.cli.recordings import bar, recordings, short_name
-    from kws_export.evaluation.score_runs import Run, RunScores, common_front_end, missing
+    from kws_export.evaluation.score_runs import RunScores, ScoredRun, common_front_end, missing
     from kws_export.evaluation.score_runs import score as score_all
     from kws_export.evaluation.score_sets import clip_sets
 
     given = {"noise": noise, "sounds": sounds, "speech": speech}
     found = {name: list(recordings(patterns).paths) if patterns else [] for name, patterns in given.items()}
     kept = {name: [short_name(pattern) for pattern in patterns] for name, patterns in given.items() if patterns}
-    opened = [Run.open(folder) for folder in runs if (folder / "best.pt").is_file() or _say_unstarted(folder)]
+    opened = [ScoredRun.open(folder) for folder in runs if (folder / "best.pt").is_file() or _say_unstarted(folder)]
     for run in opened:
         if not run.is_finished:
             click.echo(f"{run.name}: {run.epochs_done} of {run.checkpoint.recipe.epochs} epochs; left out", err=True)

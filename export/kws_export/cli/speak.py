@@ -51,7 +51,7 @@ def speak(
     from kws_edge.errors import SettingError
     from kws_export.voices import Utterance, get_engines
     from kws_export.voices.casting import cast
-    from kws_export.voices.files import folder_name, write_takes
+    from kws_export.voices.files import folder_name, write_renditions
 
     if phonemes and (len(texts) > 1 or near_misses):
         raise SettingError("--phonemes go with one TEXT, spoken as it is; expected no other TEXT and no --near-misses")
@@ -64,7 +64,7 @@ def speak(
         for engine in reversed(engines):  # the fastest first
             task = progress.add_task(engine.name, total=takes * sum(map(len, said.values())))
             for i, (text, utterances) in enumerate(said.items()):
-                for _ in write_takes(engine, cast(engine, utterances, takes, [seed, i]), out / folder_name(text)):
+                for _ in write_renditions(engine, cast(engine, utterances, takes, [seed, i]), out / folder_name(text)):
                     progress.advance(task)
                     made += 1
     click.echo(f"{made:,} clips of {len(said)} texts in {out}")

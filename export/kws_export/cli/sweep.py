@@ -13,7 +13,7 @@ from kws_export.cli.train import epoch_line
 
 if TYPE_CHECKING:
     from kws_export.training.run_folder import EpochResult
-    from kws_export.training.sweep import Run
+    from kws_export.training.sweep import SweepRun
 
 
 def _names(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
@@ -83,7 +83,7 @@ def sweep(
 
     from kws_edge.cli.recordings import bar
     from kws_export.training.recipe import Recipe
-    from kws_export.training.sweep import Settings, plan, state, train_in_processes
+    from kws_export.training.sweep import SweepSettings, plan, run_state, train_in_processes
 
     runs = plan(Recipe.load(recipe_file), variants, seeds, out or Path("runs") / recipe_file.stem)
     if status:
@@ -95,8 +95,8 @@ def sweep(
         raise click.BadParameter(f"{data} is not a folder", param_hint="--data")
     if workers and address not in (None, "local"):
         raise click.UsageError("--workers is for one machine; a Ray cluster starts as many runs as it has CPUs for")
-    settings = Settings(data, cache, device, threads, negatives)
-    states = {run: state(run) for run in runs}
+    settings = SweepSettings(data, cache, device, threads, negatives)
+    states = {run: run_state(run) for run in runs}
     left = [run for run in runs if states[run].state in ("not started", "unfinished")]
     with bar("epochs", sum(run.recipe.epochs - states[run].epochs for run in left)) as advance:
         watcher = _Teller(advance)
@@ -125,39 +125,39 @@ class _Teller:
         self.advance = advance
         self.failures: dict[str, str] = {}
 
-    def started(self, run: "Run", epoch: int, where: str) -> None:
+    def started(self, run: "SweepRun", epoch: int, where: str) -> None:
         after = f" after {epoch} of {run.recipe.epochs} epochs" if epoch else ""
         self._both(run, f"training{after}, {where}")
 
-    def trained(self, run: "Run", result: "EpochResult") -> None:
+    def trained(self, run: "SweepRun", result: "EpochResult") -> None:
         self._log(run, epoch_line(result, run.recipe.epochs))
         self.advance()
 
-    def finished(self, run: "Run") -> None:
+    def finished(self, run: "SweepRun") -> None:
         self._both(run, "done")
 
-    def failed(self, run: "Run", reason: str) -> None:
+    def failed(self, run: "SweepRun", reason: str) -> None:
         self.failures[run.name] = reason
         click.echo(f"{run.name}: failed: {reason}", err=True)  # the log has it, in full, from where it happened
 
-    def _both(self, run: "Run", text: str) -> None:
+    def _both(self, run: "SweepRun", text: str) -> None:
         click.echo(f"{run.name}: {text}", err=True)
         self._log(run, text)
 
-    def _log(self, run: "Run", text: str) -> None:
+    def _log(self, run: "SweepRun", text: str) -> None:
         with run.log.open("a", encoding="utf-8") as log:
             log.write(f"{text}\n")
 
 
-def _print_table(runs: "Sequence[Run]", failures: dict[str, str], as_json: bool) -> None:
-    from kws_export.training.sweep import state
+def _print_table(runs: "Sequence[SweepRun]", failures: dict[str, str], as_json: bool) -> None:
+    from kws_export.training.sweep import run_state
 
     width = max(len(run.name) for run in runs)
     if not as_json:
         click.echo(f"{'RUN':{width}}  {'STATE':11}  {'EPOCHS':>9}  BEST VALIDATION ACCURACY")
     done = 0
     for run in runs:
-        found = state(run)
+        found = run_state(run)
         done += found.state == "done"
         problem = failures.get(run.name, found.problem)
         name = "failed" if run.name in failures else found.state

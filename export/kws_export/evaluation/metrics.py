@@ -25,7 +25,7 @@ from kws_edge.model.selection import (
     check_scored,
     check_scores,
     check_target,
-    evaluate,
+    point_at,
     selective_curve,
 )
 
@@ -250,7 +250,7 @@ def conservative_operating_point(
     level = (1 - confidence) / levels
     fewest = fewest_to_promise(target, confidence, levels)
     if fewest > u.size - 1:
-        return evaluate(right, u, WITHHOLD_ALL, target)
+        return point_at(right, u, WITHHOLD_ALL, target)
     ranks = np.linspace(fewest, u.size - 1, levels).astype(np.int64)
     order = np.argsort(u)
     first_withheld = u[order][ranks]
@@ -259,10 +259,10 @@ def conservative_operating_point(
     bound = stats.beta.ppf(level, hits, accepted - hits + 1)  # Clopper-Pearson; NaN, hence not shown, for no hits
     shown = np.flatnonzero(bound >= target)
     if not shown.size:
-        return evaluate(right, u, WITHHOLD_ALL, target)
+        return point_at(right, u, WITHHOLD_ALL, target)
     # The largest float32 below u_(k+1), not halfway to the last accepted score: u > t is then exactly the tested rule.
     threshold = np.nextafter(first_withheld[shown[-1]], np.float32(-np.inf))
-    return evaluate(right, u, float(threshold), target)
+    return point_at(right, u, float(threshold), target)
 
 
 def _check_probability(probability: npt.ArrayLike, label: npt.ArrayLike) -> tuple[F64, I64]:

@@ -161,7 +161,7 @@ class RunScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScoredRun:
     """A run's folder, opened for scoring."""
 
     folder: Path
@@ -174,7 +174,7 @@ class Run:
         return self.folder.resolve().name
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
+    def open(cls, folder: Path) -> "ScoredRun":
         """Read its best weights. Raises SettingError where there are none."""
         path = folder / "best.pt"
         checkpoint = Checkpoint.load(path)
@@ -211,7 +211,7 @@ class Run:
         )  # fmt: skip
 
 
-def common_front_end(runs: Sequence[Run]) -> tuple[tuple[str, ...], FrontEnd]:
+def common_front_end(runs: Sequence[ScoredRun]) -> tuple[tuple[str, ...], FrontEnd]:
     """The labels and front end that all the runs share. Raises SettingError where they do not, or two share a name."""
     first = runs[0]
     for run in runs[1:]:
@@ -225,7 +225,7 @@ def common_front_end(runs: Sequence[Run]) -> tuple[tuple[str, ...], FrontEnd]:
     return first.checkpoint.labels, first.checkpoint.front_end
 
 
-def missing(runs: Sequence[Run], sets: Sequence[ClipSet], out: Path) -> list[tuple[ClipSet, list[Run]]]:
+def missing(runs: Sequence[ScoredRun], sets: Sequence[ClipSet], out: Path) -> list[tuple[ClipSet, list[ScoredRun]]]:
     """What is still to be scored: the sets, each with the runs whose file has it not, or from other clips."""
     have = {run.name: run.scores(out).keys for run in runs}
     todo = [(s, [run for run in runs if have[run.name].get(s.name) != s.key]) for s in sets]
@@ -233,8 +233,8 @@ def missing(runs: Sequence[Run], sets: Sequence[ClipSet], out: Path) -> list[tup
 
 
 def score(
-    todo: Sequence[tuple[ClipSet, Sequence[Run]]], out: Path, patterns: dict[str, list[str]]
-) -> Iterator[tuple[Run, ClipSet]]:
+    todo: Sequence[tuple[ClipSet, Sequence[ScoredRun]]], out: Path, patterns: dict[str, list[str]]
+) -> Iterator[tuple[ScoredRun, ClipSet]]:
     """Score them, set by set, so that features are computed once; each file is brought up to date at once.
 
     Parameters
@@ -268,13 +268,13 @@ def score(
             yield run, clips
 
 
-def _logits(run: Run, clips: ClipSet, features: F32) -> F32 | None:
+def _logits(run: ScoredRun, clips: ClipSet, features: F32) -> F32 | None:
     """The network's logits on the sets for which they are kept."""
     if clips.name not in WITH_LOGITS:
         return None
     return predict(run.checkpoint.network, torch.from_numpy(features)).numpy()
 
 
-def _model(run: Run) -> KeywordModel:
+def _model(run: ScoredRun) -> KeywordModel:
     """The run as the file that would ship, without thresholds."""
     return run_model(build_model(run.checkpoint.network, uncalibrated_metadata(run.checkpoint, "entropy", {}, About())))

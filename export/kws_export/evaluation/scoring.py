@@ -12,7 +12,7 @@ from kws_edge.files import replace_file
 from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import SCORES, Metadata, Score
-from kws_edge.model.selection import OperatingPoint, evaluate, operating_point, withheld
+from kws_edge.model.selection import OperatingPoint, operating_point, point_at, withheld
 from kws_export.evaluation.metrics import accuracy_interval, conservative_operating_point
 
 TARGETS = (0.99, 0.995, 0.999)
@@ -110,7 +110,7 @@ def _promises(correct: Bools, uncertainty: F32) -> tuple[OperatingPoint, ...]:
         else:
             guess = operating_point(correct, uncertainty, target).threshold
             threshold = min([guess, *(point.threshold for point in points)])
-        points.append(with_interval(evaluate(correct, uncertainty, threshold, target)))
+        points.append(with_interval(point_at(correct, uncertainty, threshold, target)))
     return tuple(points)
 
 
@@ -140,7 +140,7 @@ def observe(thresholds: Thresholds, scored: Scored) -> Thresholds:
     """What those thresholds give on other clips, such as the test split."""
     return {
         score: tuple(
-            with_interval(evaluate(scored.correct, scored.score(score), p.threshold, p.target))
+            with_interval(point_at(scored.correct, scored.score(score), p.threshold, p.target))
             for p in thresholds[score]
         )
         for score in SCORES

@@ -19,7 +19,7 @@ from kws_edge.model.selection import (
     check_scored,
     check_scores,
     check_target,
-    evaluate,
+    point_at,
     selective_curve,
     withheld,
 )
@@ -175,7 +175,7 @@ def promise_in_halves(
         order = rng.permutation(right.size)
         a, b = order[:half], order[half:]
         threshold = choose(right[a], u[a], target).threshold
-        seen = evaluate(right[b], u[b], threshold, target)
+        seen = point_at(right[b], u[b], threshold, target)
         kept.append(is_kept(seen))
         promised.append(threshold != WITHHOLD_ALL)
         coverage.append(seen.coverage)

@@ -27,7 +27,7 @@ from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS
 from kws_edge.model.variants import Variant, get_variant
-from kws_export.network.matchboxnet import Block, Conv, MatchboxNet
+from kws_export.network.matchboxnet import Conv, MatchboxNet, ResidualBlock
 
 OPSET = 17
 IR_VERSION = 8
@@ -209,7 +209,7 @@ def _network(g: _Graph, x: str, network: MatchboxNet, metadata: Metadata, edges:
     """From features [batch, coefficients, 1, frames] to the head's outputs."""
     x = _conv(g, x, network.prologue, "prologue", edges)
     for i, block in enumerate(network.blocks, 1):
-        assert isinstance(block, Block)
+        assert isinstance(block, ResidualBlock)
         *first, last = block.convs
         shortcut = x
         for j, conv in enumerate(first, 1):

@@ -18,7 +18,7 @@ from kws_edge.errors import ModelError
 from kws_edge.model.metadata import Metadata
 from kws_export.graph.build import load_model
 from kws_export.network.fast import FastMatchboxNet
-from kws_export.network.matchboxnet import BN_EPS, Block, Conv, MatchboxNet, Norm
+from kws_export.network.matchboxnet import BN_EPS, Conv, MatchboxNet, Norm, ResidualBlock
 
 
 def load_network(path: Path) -> tuple[MatchboxNet, Metadata]:
@@ -78,7 +78,7 @@ def _fill(network: MatchboxNet, weights: dict[str, F32]) -> None:
     """The inverse of build._network. KeyError or RuntimeError where a weight is missing or of another shape."""
     _fill_conv(network.prologue, "prologue", weights)
     for i, block in enumerate(network.blocks, 1):
-        assert isinstance(block, Block)
+        assert isinstance(block, ResidualBlock)
         last = len(block.convs)
         for j, conv in enumerate(block.convs, 1):
             assert isinstance(conv, Conv)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kws_export.kernels import trunk
-from kws_export.network.matchboxnet import BN_EPS, BN_MOMENTUM, Block, Conv, MatchboxNet, Norm
+from kws_export.network.matchboxnet import BN_EPS, BN_MOMENTUM, Conv, MatchboxNet, Norm, ResidualBlock
 
 
 class FastMatchboxNet(MatchboxNet):
@@ -31,7 +31,7 @@ def stages(network: MatchboxNet) -> Iterator[trunk.Stage]:
     """
     yield trunk.Stage(_layer(network.prologue))
     for block in network.blocks:
-        assert isinstance(block, Block)
+        assert isinstance(block, ResidualBlock)
         end = len(block.convs) - 1
         for i, conv in enumerate(block.convs):
             assert isinstance(conv, Conv)

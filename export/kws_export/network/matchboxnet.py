@@ -75,7 +75,7 @@ class Conv(nn.Module):
         return self.norm(F.conv1d(x, self.pointwise[:, :, None]))
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """R separable convolutions, the last one added to a 1×1 projection of the block's input before its ReLU."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, repeat: int) -> None:
@@ -110,7 +110,8 @@ class MatchboxNet(nn.Module):
         self.channels, wide = channels, 2 * channels
         self.prologue = Conv(coefficients, wide, 11)
         self.blocks = nn.ModuleList(
-            Block(wide if i == 0 else channels, channels, kernel, repeat) for i, kernel in enumerate(BLOCK_KERNELS)
+            ResidualBlock(wide if i == 0 else channels, channels, kernel, repeat)
+            for i, kernel in enumerate(BLOCK_KERNELS)
         )
         self.epilogue = nn.ModuleList([Conv(channels, wide, 29, dilation=2), Conv(wide, wide)])
         self.classifier = nn.Linear(wide, classes)
@@ -118,7 +119,7 @@ class MatchboxNet(nn.Module):
     @property
     def reach(self) -> int:
         """How many frames to either side an activation before the pool depends on: 54 at R = 1."""
-        blocks = (block.convs for block in self.blocks if isinstance(block, Block))
+        blocks = (block.convs for block in self.blocks if isinstance(block, ResidualBlock))
         convs = [self.prologue, *itertools.chain(*blocks), *self.epilogue]
         return sum(conv.reach for conv in convs if isinstance(conv, Conv))
 

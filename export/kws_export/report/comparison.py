@@ -23,7 +23,7 @@ import numpy as np
 
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import SCORES, Score
-from kws_edge.model.selection import TOLERANCE, OperatingPoint, evaluate, operating_point, withheld
+from kws_edge.model.selection import TOLERANCE, OperatingPoint, operating_point, point_at, withheld
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation import metrics
 from kws_export.evaluation.gaps import Gaps
@@ -124,13 +124,13 @@ def _operating_points(run: RunScores) -> Iterator[tuple[Key, float]]:
                 threshold = choose(validation.correct, validation.score(score), target).threshold
                 yield Key("threshold", "validation", score, target, rule), threshold
                 for name, answers in words.items():
-                    point = evaluate(answers.correct, answers.score(score), threshold, target)
+                    point = point_at(answers.correct, answers.score(score), threshold, target)
                     yield from _of_point(point, name, score, rule)
         pair = chosen_pair(run, target)
         for name, answers in words.items():
             kept = pair.accepted(answers.entropy, answers.vacuity)
             # As a score of 0 for what is accepted and 1 for the rest, the pair is a rule of one threshold.
-            yield from _of_point(evaluate(answers.correct, ~kept, 0.5, target), name, "both", "validation")
+            yield from _of_point(point_at(answers.correct, ~kept, 0.5, target), name, "both", "validation")
 
 
 def _of_point(point: OperatingPoint, on: str, score: str, rule: str) -> Iterator[tuple[Key, float]]:
@@ -161,7 +161,7 @@ def _outside(run: RunScores) -> Iterator[tuple[Key, float]]:
         for score in SCORES:
             yield Key("auroc", name, score), metrics.auroc_ood(test.score(score), answers.score(score))
             for target in TARGETS:
-                kept = evaluate(answers.correct, answers.score(score), thresholds[score, target], target)
+                kept = point_at(answers.correct, answers.score(score), thresholds[score, target], target)
                 yield Key("withheld", name, score, target, "validation"), 1 - kept.coverage
         for target, pair in pairs.items():
             accepted = pair.accepted(answers.entropy, answers.vacuity)

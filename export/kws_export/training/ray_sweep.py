@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 from kws_edge.errors import KwsEdgeError, SettingError, lacking
 from kws_edge.files import PARTIAL, replace_file
 from kws_export.training.recipe import Recipe
-from kws_export.training.sweep import Run, Settings, Watcher, claim, in_one_line, trainer_of
+from kws_export.training.sweep import SweepRun, SweepSettings, Watcher, claim, in_one_line, trainer_of
 
 if TYPE_CHECKING:
     from kws_export.training.run_folder import EpochResult
@@ -38,7 +38,9 @@ Files = dict[str, bytes]
 """A run's folder: file name → content."""
 
 
-def train_on_ray(runs: Sequence[Run], settings: Settings, address: str, workers: int | None, watcher: Watcher) -> None:
+def train_on_ray(
+    runs: Sequence[SweepRun], settings: SweepSettings, address: str, workers: int | None, watcher: Watcher
+) -> None:
     """Train on a Ray cluster; Ray decides how many runs at once, by `settings.threads` CPUs each.
 
     Parameters
@@ -67,7 +69,7 @@ def train_on_ray(runs: Sequence[Run], settings: Settings, address: str, workers:
         _train(runs, settings, address, None if workers is None else workers * settings.threads, watcher)
 
 
-def _train(runs: Sequence[Run], settings: Settings, address: str, cpus: int | None, watcher: Watcher) -> None:
+def _train(runs: Sequence[SweepRun], settings: SweepSettings, address: str, cpus: int | None, watcher: Watcher) -> None:
     ray = _connected(address, cpus)
     try:
         kind = ray.remote(num_cpus=settings.threads, num_gpus=1 if settings.device == "cuda" else 0)(Trainee)
@@ -102,7 +104,7 @@ def _connected(address: str, cpus: int | None) -> ModuleType:
 class _Seat:
     """A run and the actor that trains it."""
 
-    run: Run
+    run: SweepRun
     log: IO[str]
     actor: Any = None
     losses: int = 0
@@ -120,11 +122,11 @@ class Leader:
 
     ray: Any
     kind: Any
-    settings: Settings
+    settings: SweepSettings
     watcher: Watcher
     clips: dict[str, str] = field(default_factory=dict)  # the first actor's digest, and where it was
 
-    def lead(self, runs: Sequence[Run]) -> None:
+    def lead(self, runs: Sequence[SweepRun]) -> None:
         """Train them all, as train_on_ray says."""
         pending: dict[Any, _Seat] = {}  # what each actor is at now
         for run in runs:  # all at once: Ray starts them in this order, and a cluster that grows sees what is asked
@@ -206,14 +208,14 @@ class Begun:
 class Trainee:
     """The actor: one run on one machine of the cluster."""
 
-    def begin(self, recipe: Recipe, settings: Settings, files: Files) -> Begun:
+    def begin(self, recipe: Recipe, settings: SweepSettings, files: Files) -> Begun:
         """Take a run up from its files. Raises SettingError where the run or this machine's data cannot be used."""
         self.scratch = tempfile.TemporaryDirectory(prefix="kws-export-")
         folder = Path(self.scratch.name)
         _write(folder, files)
         host = socket.gethostname()
         try:
-            self.trainer = trainer_of(Run(recipe, folder), settings)
+            self.trainer = trainer_of(SweepRun(recipe, folder), settings)
         except (KwsEdgeError, OSError) as error:
             raise SettingError(f"on {host}: {in_one_line(error)}") from error
         names = "\n".join(self.trainer.data.train.names)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SweepRun:
     """One variant and seed: the recipe with both put in, and the folder that its checkpoints go to."""
 
     recipe: Recipe
@@ -46,7 +46,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SweepSettings:
     """How to train: what is the same for every run and decides nothing but speed (and rounding: threads, device).
 
     Attributes
@@ -66,7 +66,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RunState:
     """What a run's folder holds.
 
     Attributes
@@ -85,20 +85,20 @@ class State:
 class Watcher(Protocol):
     """Who is told, in the process that leads the sweep, how its runs go."""
 
-    def started(self, run: Run, epoch: int, where: str) -> None:
+    def started(self, run: SweepRun, epoch: int, where: str) -> None:
         """Training goes on after `epoch` whole epochs; `where` names the process or machine."""
 
-    def trained(self, run: Run, result: "EpochResult") -> None:
+    def trained(self, run: SweepRun, result: "EpochResult") -> None:
         """An epoch's checkpoint is in the run's folder."""
 
-    def finished(self, run: Run) -> None:
+    def finished(self, run: SweepRun) -> None:
         """The run is done."""
 
-    def failed(self, run: Run, reason: str) -> None:
+    def failed(self, run: SweepRun, reason: str) -> None:
         """The run has ended early, for a reason of one line; the others go on."""
 
 
-def plan(recipe: Recipe, variants: Sequence[str], seeds: Sequence[int], out: Path) -> list[Run]:
+def plan(recipe: Recipe, variants: Sequence[str], seeds: Sequence[int], out: Path) -> list[SweepRun]:
     """The runs in the order in which they start: every variant with the first seed, then with the second, and so on.
 
     Raises
@@ -106,33 +106,33 @@ def plan(recipe: Recipe, variants: Sequence[str], seeds: Sequence[int], out: Pat
     SettingError : there is no such variant, or the recipe cannot train it.
     """
     return [
-        Run(replace(recipe, name=variant, variant=variant, seed=seed), out / f"{variant}-{seed}")
+        SweepRun(replace(recipe, name=variant, variant=variant, seed=seed), out / f"{variant}-{seed}")
         for seed in dict.fromkeys(seeds)
         for variant in dict.fromkeys(variants)
     ]
 
 
-def state(run: Run) -> State:
+def run_state(run: SweepRun) -> RunState:
     """Read how far a run is from its last checkpoint."""
     path = run.folder / "last.pt"
     if not path.exists():
-        return State("not started")
+        return RunState("not started")
     from kws_export.training.checkpoint import load_checkpoint
 
     try:
         last = load_checkpoint(path)
         changed = run.recipe.differences(Recipe.from_dict(last["recipe"]))
     except SettingError as error:
-        return State("unusable", problem=str(error))
+        return RunState("unusable", problem=str(error))
     if changed:
-        return State(
+        return RunState(
             "unusable", problem=f"{run.folder} holds a run of another recipe, which differs in {', '.join(changed)}"
         )
     epochs = last.get("epoch", 0)
-    return State("done" if epochs >= run.recipe.epochs else "unfinished", epochs, last.get("best"))
+    return RunState("done" if epochs >= run.recipe.epochs else "unfinished", epochs, last.get("best"))
 
 
-def trainer_of(run: Run, settings: Settings) -> "Trainer":
+def trainer_of(run: SweepRun, settings: SweepSettings) -> "Trainer":
     """The run's trainer, for a process that does nothing else. Raises as Trainer does."""
     import torch
 
@@ -154,7 +154,7 @@ def in_one_line(error: BaseException) -> str:
     return text if isinstance(error, KwsEdgeError) else f"{type(error).__name__}: {text}"
 
 
-def claim(run: Run) -> IO[str]:
+def claim(run: SweepRun) -> IO[str]:
     """Become the run's only trainer among the sweeps on this file system, until the file given back is closed.
 
     Returns
@@ -173,7 +173,7 @@ def claim(run: Run) -> IO[str]:
     return log
 
 
-def train_in_processes(runs: Sequence[Run], settings: Settings, workers: int, watcher: Watcher) -> None:
+def train_in_processes(runs: Sequence[SweepRun], settings: SweepSettings, workers: int, watcher: Watcher) -> None:
     """Train on this machine, each run in a process of its own, up to `workers` of them at once.
 
     However the call ends, no process outlives it; nor does one outlive the calling process. A process may be killed
@@ -197,7 +197,7 @@ def train_in_processes(runs: Sequence[Run], settings: Settings, workers: int, wa
             answered = wait(list(active))
             for connection in [c for c in active if c in answered]:
                 entry = active[connection]
-                if not entry.hear(connection, watcher):
+                if not entry.receive(connection, watcher):
                     del active[connection]
                 ready = ready or entry.ready
     finally:
@@ -212,13 +212,13 @@ def train_in_processes(runs: Sequence[Run], settings: Settings, workers: int, wa
 class _Active:
     """A run and its process."""
 
-    run: Run
+    run: SweepRun
     log: IO[str]
     process: SpawnProcess
     ready: bool = False
     told_why: bool = False
 
-    def hear(self, connection: Connection, watcher: Watcher) -> bool:
+    def receive(self, connection: Connection, watcher: Watcher) -> bool:
         """Pass on what the process says; False where it has said its last."""
         try:
             message = connection.recv()
@@ -247,7 +247,7 @@ class _Active:
         self.log.close()
 
 
-def _start(run: Run, settings: Settings) -> tuple[Connection, _Active]:
+def _start(run: SweepRun, settings: SweepSettings) -> tuple[Connection, _Active]:
     log = claim(run)
     context = multiprocessing.get_context("spawn")
     connection, childs_end = context.Pipe(duplex=False)
@@ -263,7 +263,7 @@ def _start(run: Run, settings: Settings) -> tuple[Connection, _Active]:
     return connection, _Active(run, log, process)
 
 
-def _train(run: Run, settings: Settings, parent: Connection) -> None:
+def _train(run: SweepRun, settings: SweepSettings, parent: Connection) -> None:
     """The child process. It sends the epoch that it starts from, then each epoch's result, or an error's line."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with run.log.open("ab") as log:

@@ -4,7 +4,7 @@
 imported.
 """
 
-from kws_export.voices.engine import SAMPLE_RATE, Engine, Take, Utterance, speak, speak_all
+from kws_export.voices.engine import SAMPLE_RATE, Engine, Rendition, Utterance, speak, speak_all
 from kws_export.voices.registry import ENGINES, get_engines
 
-__all__ = ["ENGINES", "SAMPLE_RATE", "Engine", "Take", "Utterance", "get_engines", "speak", "speak_all"]
+__all__ = ["ENGINES", "SAMPLE_RATE", "Engine", "Rendition", "Utterance", "get_engines", "speak", "speak_all"]

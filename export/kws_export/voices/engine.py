@@ -48,7 +48,7 @@ class Utterance:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class Rendition:
     """One way of saying an utterance: by which voice, how fast, how high. `speed` and `pitch` are factors on 1."""
 
     utterance: Utterance
@@ -85,8 +85,8 @@ class Engine(Protocol):
         """The voices that speak a language, the most natural first; none where there is no such voice."""
         ...
 
-    def render(self, takes: Sequence[Take]) -> Iterator[tuple[F32, int]]:
-        """Each take's samples, float32 [n], and their rate. Of a take's pitch nothing need be heeded."""
+    def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
+        """Each rendition's samples, float32 [n], and their rate. Engines need not heed its pitch."""
         ...
 
 
@@ -98,33 +98,33 @@ def speak(engine: Engine, utterance: Utterance, voice: str, speed: float = 1.0, 
     SettingError : a voice that the engine does not have, a speed or pitch out of range.
     VoiceError : the engine failed.
     """
-    return next(speak_all(engine, [Take(utterance, voice, speed, pitch)]))
+    return next(speak_all(engine, [Rendition(utterance, voice, speed, pitch)]))
 
 
-def speak_all(engine: Engine, takes: Sequence[Take]) -> Iterator[F32]:
+def speak_all(engine: Engine, renditions: Sequence[Rendition]) -> Iterator[F32]:
     """As `speak`, for many: an engine that is slow to start is started once for all of them.
 
     Pitch is changed by resampling what was spoken at another speed, so that formants move with it, as they do between
     people of different size.
     """
-    for language in {take.utterance.language for take in takes}:
+    for language in {rendition.utterance.language for rendition in renditions}:
         known = set(engine.voices(language))
-        wanted = {part for t in takes if t.utterance.language == language for part in t.voice.split("+")}
-        if unknown := {v for v in wanted if v not in known and not any(t.voice in known for t in takes)}:
+        wanted = {part for t in renditions if t.utterance.language == language for part in t.voice.split("+")}
+        if unknown := {v for v in wanted if v not in known and not any(t.voice in known for t in renditions)}:
             raise SettingError(f"{engine.name} has no voice {min(unknown)} for {language}; expected one of {known}")
-    if not engine.takes_phonemes and any(t.utterance.phonemes for t in takes):
+    if not engine.takes_phonemes and any(t.utterance.phonemes for t in renditions):
         raise SettingError(f"{engine.name} cannot be given phonemes; expected kokoro or espeak")
-    slowed = [Take(t.utterance, t.voice, min(2.5, max(0.4, t.speed / t.pitch))) for t in takes]
-    for take, (samples, rate) in zip(takes, engine.render(slowed), strict=True):
-        yield _finish(samples, rate, take)
+    slowed = [Rendition(t.utterance, t.voice, min(2.5, max(0.4, t.speed / t.pitch))) for t in renditions]
+    for rendition, (samples, rate) in zip(renditions, engine.render(slowed), strict=True):
+        yield _finish(samples, rate, rendition)
 
 
-def _finish(samples: F32, rate: int, take: Take) -> F32:
+def _finish(samples: F32, rate: int, rendition: Rendition) -> F32:
     import soxr
 
     if samples.size == 0 or not np.isfinite(samples).all() or np.abs(samples).max() < 1e-4:
-        raise VoiceError(f"voice {take.voice} gave no sound for {take.utterance.text!r}")
-    resampled = soxr.resample(samples.astype(np.float32), rate * take.pitch, SAMPLE_RATE).astype(np.float32)
+        raise VoiceError(f"voice {rendition.voice} gave no sound for {rendition.utterance.text!r}")
+    resampled = soxr.resample(samples.astype(np.float32), rate * rendition.pitch, SAMPLE_RATE).astype(np.float32)
     trimmed = trim(resampled)
     return trimmed * np.float32(PEAK / np.abs(trimmed).max())
 

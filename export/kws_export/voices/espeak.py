@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from kws_edge.errors import DependencyError
-from kws_export.voices.engine import F32, Take, Utterance, run_program
+from kws_export.voices.engine import F32, Rendition, Utterance, run_program
 
 PROGRAM = "espeak-ng"
 INSTALL = "install espeak-ng (Debian: apt install espeak-ng)"
@@ -33,15 +33,15 @@ class Espeak:
         """The variants, the same for every language that espeak-ng knows."""
         return _variants() if language in languages() else ()
 
-    def render(self, takes: Sequence[Take]) -> Iterator[tuple[F32, int]]:
+    def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
         """One process for each, some 10 ms."""
         import soundfile
 
-        for take in takes:
-            u = take.utterance
+        for rendition in renditions:
+            u = rendition.utterance
             said = f"[[{u.phonemes}]]" if u.phonemes else u.text
-            speed = str(round(WORDS_A_MINUTE * take.speed))
-            voice = f"{u.language}+{take.voice}"
+            speed = str(round(WORDS_A_MINUTE * rendition.speed))
+            voice = f"{u.language}+{rendition.voice}"
             wave = run_program([PROGRAM, "-v", voice, "-s", speed, "--stdin", "--stdout"], said)
             samples, rate = soundfile.read(io.BytesIO(wave), dtype="float32")
             yield np.asarray(samples, np.float32), int(rate)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kws_export.voices.engine import F32, Take, run_program
+from kws_export.voices.engine import F32, Rendition, run_program
 
 _PACKAGES = {
     "cmu_us_slt_arctic_hts": "festvox-us-slt-hts",
@@ -15,7 +15,7 @@ _PACKAGES = {
     "ked_diphone": "festvox-kdlpc16k",
 }
 _BATCH = 50
-"""Takes to a process: enough to forget its start of half a second, few enough to see progress."""
+"""Renditions to a process: enough to forget its start of half a second, few enough to see progress."""
 
 
 class Festival:
@@ -38,12 +38,12 @@ class Festival:
         """The English voices that are installed."""
         return _installed() if language.split("-", maxsplit=1)[0] == "en" else ()
 
-    def render(self, takes: Sequence[Take]) -> Iterator[tuple[F32, int]]:
-        """One process for each `_BATCH` takes."""
+    def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
+        """One process for each `_BATCH` renditions."""
         import soundfile
 
-        for start in range(0, len(takes), _BATCH):
-            batch = takes[start : start + _BATCH]
+        for start in range(0, len(renditions), _BATCH):
+            batch = renditions[start : start + _BATCH]
             with tempfile.TemporaryDirectory() as scratch:
                 files = [Path(scratch) / f"{i}.wav" for i in range(len(batch))]
                 script = Path(scratch) / "say.scm"
@@ -54,13 +54,13 @@ class Festival:
                     yield np.asarray(samples, np.float32), int(rate)
 
 
-def _lines(take: Take, file: Path) -> str:
-    text = take.utterance.text.replace("\\", " ").replace('"', " ")
+def _lines(rendition: Rendition, file: Path) -> str:
+    text = rendition.utterance.text.replace("\\", " ").replace('"', " ")
     return (
-        f"(voice_{take.voice})\n(Parameter.set 'Duration_Stretch {1 / take.speed:.4f})\n"
+        f"(voice_{rendition.voice})\n(Parameter.set 'Duration_Stretch {1 / rendition.speed:.4f})\n"
         # The HMM voice takes its rate from a list of its own, which each call of the voice sets anew.
         f"(if (boundp 'hts_engine_params) (set! hts_engine_params"
-        f' (append hts_engine_params (list (list "-r" {take.speed:.4f})))))\n'
+        f' (append hts_engine_params (list (list "-r" {rendition.speed:.4f})))))\n'
         f'(set! said (SynthText "{text}"))\n(utt.save.wave said "{file}" \'riff)'
     )
 

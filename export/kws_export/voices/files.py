@@ -1,15 +1,15 @@
-"""Spoken takes as files, one WAV each, made once."""
+"""Spoken renditions as files, one WAV each, made once."""
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kws_export.voices.casting import perform
-from kws_export.voices.engine import SAMPLE_RATE, Engine, Take
+from kws_export.voices.engine import SAMPLE_RATE, Engine, Rendition
 
 
-def write_takes(engine: Engine, takes: Sequence[Take], folder: Path) -> Iterator[Path]:
-    """Write each take that is not there yet as 16-bit WAV at 16 kHz; its path follows once it is on disk.
+def write_renditions(engine: Engine, renditions: Sequence[Rendition], folder: Path) -> Iterator[Path]:
+    """Write each rendition that is not there yet as 16-bit WAV at 16 kHz; its path follows once it is on disk.
 
     The name holds who says what: `FOLDER/ENGINE-VOICE_nohash_N-TEXT.wav` in the layout of Speech Commands, so
     that a voice counts as one speaker.
@@ -17,20 +17,20 @@ def write_takes(engine: Engine, takes: Sequence[Take], folder: Path) -> Iterator
     import soundfile
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / _name(engine, take, i) for i, take in enumerate(takes)]
-    lacking = [(path, take) for path, take in zip(paths, takes, strict=True) if not path.is_file()]
+    paths = [folder / _name(engine, rendition, i) for i, rendition in enumerate(renditions)]
+    lacking = [(path, rendition) for path, rendition in zip(paths, renditions, strict=True) if not path.is_file()]
     yield from (path for path in paths if path.is_file())
-    where = {id(take): path for path, take in lacking}
-    for take, samples in perform(engine, [take for _, take in lacking]):
-        path = where[id(take)]
+    where = {id(rendition): path for path, rendition in lacking}
+    for rendition, samples in perform(engine, [rendition for _, rendition in lacking]):
+        path = where[id(rendition)]
         partial = path.with_suffix(f".{os.getpid()}.partial")
         soundfile.write(partial, samples, SAMPLE_RATE, subtype="PCM_16", format="WAV")
         partial.replace(path)
         yield path
 
 
-def _name(engine: Engine, take: Take, index: int) -> str:
-    return f"{engine.name}-{take.voice}_nohash_{index}-{folder_name(take.utterance.text)}.wav"
+def _name(engine: Engine, rendition: Rendition, index: int) -> str:
+    return f"{engine.name}-{rendition.voice}_nohash_{index}-{folder_name(rendition.utterance.text)}.wav"
 
 
 def folder_name(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kws_export.voices.engine import F32, Take, run_program
+from kws_export.voices.engine import F32, Rendition, run_program
 
 _VOICES = ("slt", "rms", "awb", "kal16")
 
@@ -26,7 +26,7 @@ class Flite:
         """The voices of English."""
         return _VOICES if language.split("-", maxsplit=1)[0] == "en" else ()
 
-    def render(self, takes: Sequence[Take]) -> Iterator[tuple[F32, int]]:
+    def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
         """One process for each, some 20 ms."""
         import tempfile
         from pathlib import Path
@@ -35,9 +35,19 @@ class Flite:
 
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "said.wav"
-            for take in takes:
-                stretch = f"duration_stretch={1 / take.speed:.4f}"
-                command = ["flite", "-voice", take.voice, "--setf", stretch, "-t", take.utterance.text, "-o", str(file)]
+            for rendition in renditions:
+                stretch = f"duration_stretch={1 / rendition.speed:.4f}"
+                command = [
+                    "flite",
+                    "-voice",
+                    rendition.voice,
+                    "--setf",
+                    stretch,
+                    "-t",
+                    rendition.utterance.text,
+                    "-o",
+                    str(file),
+                ]
                 run_program(command)
                 samples, rate = soundfile.read(io.BytesIO(file.read_bytes()), dtype="float32")
                 yield np.asarray(samples, np.float32), int(rate)

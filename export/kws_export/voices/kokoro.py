@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kws_edge.errors import SettingError
-from kws_export.voices.engine import F32, Take
+from kws_export.voices.engine import F32, Rendition
 from kws_export.voices.espeak import Espeak, pronounce
 
 if TYPE_CHECKING:
@@ -52,19 +52,21 @@ class Kokoro:
         blends = [f"{a}+{b}" for a, b in combinations(names, 2)]
         return (*names, *blends)
 
-    def render(self, takes: Sequence[Take]) -> Iterator[tuple[F32, int]]:
+    def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
         """About 0.7 s of a core for a second of speech."""
         session, symbols = _session(), _vocabulary()
-        spoken = {u: _tokens(pronounce(u), u.language, symbols) for u in {take.utterance for take in takes}}
-        for take in takes:
-            tokens = spoken[take.utterance]
-            parts = [_styles()[name][min(len(tokens), 510) - 1] for name in take.voice.split("+")]
+        spoken = {
+            u: _tokens(pronounce(u), u.language, symbols) for u in {rendition.utterance for rendition in renditions}
+        }
+        for rendition in renditions:
+            tokens = spoken[rendition.utterance]
+            parts = [_styles()[name][min(len(tokens), 510) - 1] for name in rendition.voice.split("+")]
             (samples, *_) = session.run(
                 None,
                 {
                     "tokens": np.array([[0, *tokens, 0]], np.int64),
                     "style": np.mean(parts, axis=0, dtype=np.float32).reshape(1, 256),
-                    "speed": np.array([take.speed], np.float32),
+                    "speed": np.array([rendition.speed], np.float32),
                 },
             )
             yield np.asarray(samples, np.float32).ravel(), RATE

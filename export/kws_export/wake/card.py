@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kws_edge.model.metadata import Metadata
 from kws_edge.tuning.calibration import Point
-from kws_edge.tuning.evaluation import Report, seconds_to_show
+from kws_edge.tuning.evaluation import StreamReport, seconds_to_show
 from kws_export.data.pack import Source
 from kws_export.training.about import About
 from kws_export.voices import Engine
@@ -98,8 +98,8 @@ def wake_card(
     settings: WakeSettings,
     made_from: Provenance,
     point: Point,
-    conditions: Mapping[str, Report],
-    near: Report | None,
+    conditions: Mapping[str, StreamReport],
+    near: StreamReport | None,
 ) -> str:
     """Write the card, as markdown."""
     (name, without), *_ = point.negatives.items()

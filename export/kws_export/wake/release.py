@@ -18,7 +18,7 @@ from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning import calibration
 from kws_edge.tuning.calibration import Point, trace_stream
-from kws_edge.tuning.evaluation import Report, seconds_to_show
+from kws_edge.tuning.evaluation import StreamReport, seconds_to_show
 from kws_edge.tuning.plot import det_plot
 from kws_edge.tuning.soundscape import Word, compose, joined
 from kws_export.data.features import window_features
@@ -54,8 +54,8 @@ class Calibrated:
 
     point: Point
     curve: list[Point]
-    conditions: dict[str, Report]
-    near: Report | None
+    conditions: dict[str, StreamReport]
+    near: StreamReport | None
 
 
 def release(

@@ -7,7 +7,7 @@ from kws_export.phonemes import Dictionary, near_misses
 from kws_export.voices import Engine, Utterance
 from kws_export.voices.casting import cast
 from kws_export.voices.espeak import pronounce, transcribe
-from kws_export.voices.files import folder_name, write_takes
+from kws_export.voices.files import folder_name, write_renditions
 from kws_export.wake.settings import WakeSettings, WakeWord
 
 SHARES = {"kokoro": 1.0, "festival": 0.25, "flite": 0.5, "espeak": 0.5}
@@ -26,8 +26,8 @@ def spoken_words(
         for engine in engines:
             utterances = [Utterance(text, word.phonemes, settings.language) for text in word.said]
             each = max(1, round(settings.takes * SHARES[engine.name] / len(utterances)))
-            takes = cast(engine, utterances, each, [settings.seed, i])
-            for path in write_takes(engine, takes, folder / folder_name(word.text)):
+            renditions = cast(engine, utterances, each, [settings.seed, i])
+            for path in write_renditions(engine, renditions, folder / folder_name(word.text)):
                 step()
                 yield word.text, path
 
@@ -39,7 +39,9 @@ def spoken_near_misses(
     phrases = similar_phrases(settings) if engines and settings.near_misses else []
     utterances = [Utterance(text, "", settings.language) for text in phrases]
     for engine in engines:
-        for path in write_takes(engine, cast(engine, utterances, NEAR_SHARES[engine.name], [settings.seed]), folder):
+        for path in write_renditions(
+            engine, cast(engine, utterances, NEAR_SHARES[engine.name], [settings.seed]), folder
+        ):
             step()
             yield path
 

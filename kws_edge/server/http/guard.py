@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kws_edge.server.http.problems import ProblemError
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 _OPEN: Final = ("/", "/openapi.json")
 _OPEN_FOLDERS: Final = ("/page/", "/health/")
@@ -24,7 +24,7 @@ _OPEN_FOLDERS: Final = ("/page/", "/health/")
 class Guard:
     """ASGI middleware: refuses pages of other origins, and hosts that this server is not called."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         """Wrap an app."""
         self._app = app
         self._origins = settings.cors_origins

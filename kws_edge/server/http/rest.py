@@ -22,7 +22,7 @@ from kws_edge.server.http import schemas
 from kws_edge.server.http.limits import read_chunks, read_files, read_form
 from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, refuse_repeated
 from kws_edge.server.http.wording import TARGET
-from kws_edge.server.inference import Answer, Clip, Outcome
+from kws_edge.server.inference import ClipAnswer, ClipOutcome, ClipRequest
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.framing import window_seconds
 from kws_edge.stream.settings import StreamSettings
@@ -70,9 +70,9 @@ _FILES: Final = {
 
 
 async def wrong_query(_: Request, error: Exception) -> Response:
-    """Exception handler of the app for what FastAPI finds wrong with `Parameters`."""
+    """Exception handler of the app for what FastAPI finds wrong with `ClipParameters`."""
     assert isinstance(error, RequestValidationError)
-    return ProblemError.of_query(error.errors(), Parameters.model_fields).response()
+    return ProblemError.of_query(error.errors(), ClipParameters.model_fields).response()
 
 
 async def admitted(request: Request) -> str:
@@ -89,7 +89,7 @@ v1 = APIRouter(
 )
 
 
-class Parameters(BaseModel):
+class ClipParameters(BaseModel):
     """The query of both ways to classify."""
 
     model_config = ConfigDict(extra="forbid")  # a misspelt target must not pass for the default one
@@ -129,7 +129,7 @@ class Question:
     channel: Channel | None
 
     @classmethod
-    def of(cls, request: Request, given: Parameters) -> "Question":
+    def of(cls, request: Request, given: ClipParameters) -> "Question":
         """Check it, before any of the body is read.
 
         Raises
@@ -145,9 +145,11 @@ class Question:
         channel: Channel | None = "mix" if given.channel == "mix" else number
         return cls(model, given.target, given.score, channel)
 
-    def about(self, name: str, body: bytes) -> Clip:
+    def about(self, name: str, body: bytes) -> ClipRequest:
         """The question about one file."""
-        return Clip(shortened(one_line(name)) or "audio", body, self.model, self.target, self.score, self.channel)
+        return ClipRequest(
+            shortened(one_line(name)) or "audio", body, self.model, self.target, self.score, self.channel
+        )
 
 
 @v1.post(
@@ -163,7 +165,7 @@ class Question:
     ),
     openapi_extra=_file_body("A form with one file, or the file itself with its content type.", _ONE_FILE, raw=True),
 )
-async def classify(request: Request, client: Client, given: Annotated[Parameters, Query()]) -> schemas.Classified:
+async def classify(request: Request, client: Client, given: Annotated[ClipParameters, Query()]) -> schemas.Classified:
     """Name the word in a clip, or abstain and say why.
 
     The clip is a WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF file at any sample rate. In one longer than 1.3 s
@@ -196,7 +198,7 @@ async def classify(request: Request, client: Client, given: Annotated[Parameters
     ),
     openapi_extra=_file_body("A form with files, each in a field `files`.", _FILES, raw=False),
 )
-async def classify_batch(request: Request, client: Client, given: Annotated[Parameters, Query()]) -> schemas.Batch:
+async def classify_batch(request: Request, client: Client, given: Annotated[ClipParameters, Query()]) -> schemas.Batch:
     """Classify several clips in one request; what is wrong with one of them does not stop the others."""
     service = Service.of(request)
     question = Question.of(request, given)
@@ -314,13 +316,13 @@ async def _read_files(
     return await read_files(form, field)
 
 
-def _classified(service: Service, answer: Answer) -> schemas.Classified:
+def _classified(service: Service, answer: ClipAnswer) -> schemas.Classified:
     service.metrics.count(answer.prediction)
     return schemas.Classified(**answer.prediction.to_dict(), seconds=answer.seconds, warnings=list(answer.warnings))
 
 
-def _item(service: Service, name: str, outcome: Outcome) -> schemas.BatchItem:
-    if isinstance(outcome, Answer):
+def _item(service: Service, name: str, outcome: ClipOutcome) -> schemas.BatchItem:
+    if isinstance(outcome, ClipAnswer):
         return schemas.BatchItem(file=name, prediction=_classified(service, outcome))
     problem = ProblemError.of(outcome)
     if problem.code == "internal":

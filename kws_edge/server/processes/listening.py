@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kws_edge.errors import SettingError
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 _log = logging.getLogger("kws_edge.server")
 
@@ -26,7 +26,7 @@ _EXPECTED_OF_ADDRESS: Final = {
 """Why an address cannot be listened on → what would do; for all else it is `_AN_ADDRESS`."""
 
 
-def listen(settings: Settings) -> socket.socket:
+def listen(settings: ServerSettings) -> socket.socket:
     """Open the socket.
 
     Raises
@@ -42,7 +42,7 @@ def listen(settings: Settings) -> socket.socket:
         raise refusal(settings, code) from None
 
 
-def refusal(settings: Settings, code: int) -> SettingError:
+def refusal(settings: ServerSettings, code: int) -> SettingError:
     """The error that an address is which cannot be listened on, by the system's code; 0 where there is none."""
     why = os.strerror(code) if code else "no such host"
     expected = _EXPECTED_OF_ADDRESS.get(code, _AN_ADDRESS)
@@ -50,7 +50,7 @@ def refusal(settings: Settings, code: int) -> SettingError:
 
 
 @contextlib.contextmanager
-def reserved(settings: Settings) -> Iterator[socket.socket]:
+def reserved(settings: ServerSettings) -> Iterator[socket.socket]:
     """A socket that keeps a port for `another`, and does not listen itself; errors are those of `listen`."""
     with listen(settings) as sock:  # with the port to itself, unlike those below: nobody else has it
         family, address = sock.family, sock.getsockname()
@@ -59,7 +59,7 @@ def reserved(settings: Settings) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _claim(settings: Settings, address: tuple[Any, ...]) -> Iterator[None]:
+def _claim(settings: ServerSettings, address: tuple[Any, ...]) -> Iterator[None]:
     """Keep other servers of several processes away, which Linux would let share the port.
 
     A name in Linux's abstract namespace belongs to one process, and is free again when that ends.
@@ -94,7 +94,7 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
     return sock
 
 
-def announce(sock: socket.socket, settings: Settings) -> None:
+def announce(sock: socket.socket, settings: ServerSettings) -> None:
     """Log where the server listens and who may call."""
     shown, port = sock.getsockname()[:2]
     url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"

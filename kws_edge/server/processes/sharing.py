@@ -19,7 +19,7 @@ from kws_edge.server.processes.listening import BACKLOG, refusal
 from kws_edge.server.processes.numbers import reserve
 from kws_edge.server.processes.supervisor import BEAT
 from kws_edge.server.serving import Server, prepare_process
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 _BEATS: Final = 10
 """uvicorn's ticks, of a tenth of a second, between two beats."""
@@ -28,7 +28,7 @@ _LAST_RESORT: Final = 5.0
 """Seconds after which a process that was to stop at once, and has not, ends in the middle of what it does."""
 
 
-def serve_one(settings: Settings, sock: socket.socket, parent: Connection, folder: str) -> None:
+def serve_one(settings: ServerSettings, sock: socket.socket, parent: Connection, folder: str) -> None:
     """Serve on a socket that is bound until the parent says to stop, by a signal, or is gone.
 
     The parent is told None once connections are taken, or the error for which the models cannot be loaded; and then
@@ -51,7 +51,7 @@ def serve_one(settings: Settings, sock: socket.socket, parent: Connection, folde
 
 
 class _Telling(Server):
-    def __init__(self, settings: Settings, folder: str, parent: Connection) -> None:
+    def __init__(self, settings: ServerSettings, folder: str, parent: Connection) -> None:
         super().__init__(settings, Metrics(folder))
         self._parent, self._settings = parent, settings
 

@@ -34,7 +34,7 @@ from kws_edge.errors import KwsEdgeError, SettingError
 from kws_edge.server.log import configure_logging, warn_of_mistyped_variables
 from kws_edge.server.processes.listening import announce, another, reserved
 from kws_edge.server.processes.numbers import ROOM, trim
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 BEAT: Final = "beat"
 """What a process sends again and again while its event loop goes round and its threads get on."""
@@ -66,7 +66,7 @@ _STOPPING: Final = {signal.SIGINT, signal.SIGTERM} | ({signal.SIGHUP} if hasattr
 """The signals on which the parent stops. Those that come to all processes, it passes on, in order."""
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: ServerSettings) -> None:
     """Serve with as many processes as the settings say, until told to stop by a signal.
 
     SIGTERM ends it with status 0, as one process; Ctrl-C raises KeyboardInterrupt, and a second one waits for nothing.
@@ -101,7 +101,7 @@ class _Child:
 class _Processes:
     """Those that serve, and the parent's work for them."""
 
-    def __init__(self, settings: Settings, sock: socket.socket, folder: str, signals: socket.socket) -> None:
+    def __init__(self, settings: ServerSettings, sock: socket.socket, folder: str, signals: socket.socket) -> None:
         self._settings, self._sock, self._folder, self._signals = settings, sock, folder, signals
         self._children: dict[Connection, _Child] = {}
         self._due = [0.0] * settings.processes  # when each that lacks is to be started
@@ -286,7 +286,7 @@ class _Processes:
             child.process.kill()
 
 
-def _serve_one(settings: Settings, sock: socket.socket, parent: Connection, folder: str) -> None:
+def _serve_one(settings: ServerSettings, sock: socket.socket, parent: Connection, folder: str) -> None:
     """In a process, which alone needs what this imports."""
     from kws_edge.server.processes.sharing import serve_one
 
@@ -294,7 +294,7 @@ def _serve_one(settings: Settings, sock: socket.socket, parent: Connection, fold
 
 
 @contextlib.contextmanager
-def _metrics_folder(settings: Settings) -> Iterator[str]:
+def _metrics_folder(settings: ServerSettings) -> Iterator[str]:
     """A folder for the numbers of all processes, named in the environment that they will have."""
     before = os.environ.get(METRICS_FOLDER)
     usable = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 2 * settings.processes * ROOM

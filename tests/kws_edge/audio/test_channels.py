@@ -94,7 +94,7 @@ def test_a_stream_does_not_flutter_between_the_mix_and_one_channel() -> None:
     for _ in range(400):
         a, b = rng.standard_normal((2, 800)).astype(np.float32)
         frames = 0.1 * np.stack([a, np.float32(-0.5) * a + np.float32(0.75**0.5) * b], axis=1)
-        x.hear(frames)
+        x.add(frames)
         x.mix(frames)
         decisions.append(x.cancelled > 0)
     assert np.count_nonzero(np.diff(decisions)) <= 4

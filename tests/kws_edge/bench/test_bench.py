@@ -28,7 +28,7 @@ from kws_edge.bench import runner
 from kws_edge.bench.graph import BoundRun, count_nodes, nodes_by_provider, time_graph, without_head
 from kws_edge.bench.machine import cpu_quota, describe
 from kws_edge.bench.plot import plot
-from kws_edge.bench.report import Case, Refusal, Report, Row, verdicts
+from kws_edge.bench.report import BenchReport, BenchRow, Case, Refusal, verdicts
 from kws_edge.bench.runner import Plan, bench, probe
 from kws_edge.bench.statistics import ratio
 from kws_edge.bench.workload import WORKLOADS, Clips, Stages, Stream, load_timed
@@ -55,7 +55,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["bench", *arguments])
 
 
-def row(**changes: Any) -> Row:
+def row(**changes: Any) -> BenchRow:
     values: dict[str, Any] = {
         "model": "tiny",
         "task": "clip",
@@ -87,14 +87,14 @@ def row(**changes: Any) -> Row:
         "io_binding": "cpu",
         "versions": {"onnxruntime": "1.32.0"},
     }
-    return Row(**values | changes)
+    return BenchRow(**values | changes)
 
 
-def report(*rows: Row, **changes: Any) -> Report:
+def report(*rows: BenchRow, **changes: Any) -> BenchReport:
     machine = {"cpu": "A", "cpus": 4, "usable": [0, 1], "quota": None, "governors": [], "mhz": None, "load": 0.1}
     values: dict[str, Any] = {"taken": "2026-01-01T00:00:00+00:00", "machine": machine, "refused": ()}
     values |= {"settings": {"seconds": 1.0, "rounds": 5, "hop": 0.1}, "rows": rows}
-    return Report(**values | changes)
+    return BenchReport(**values | changes)
 
 
 # What is run
@@ -237,7 +237,7 @@ def test_a_provider_that_is_listed_and_runs_nothing_is_seen_through() -> None:
 # Figures
 
 
-def answers(*rounds: list[tuple[float, float, float, float]]) -> Row:
+def answers(*rounds: list[tuple[float, float, float, float]]) -> BenchRow:
     """The row of these stages, round by round, in seconds."""
     started = {"import": 0.3, "load": 0.02, "first": 0.5, "warm_up": 7, "name": "tiny", "provider": "cpu", "audio": 1.0}
     finished = {
@@ -328,7 +328,7 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = report(row(), row(batch=4), refused=(Refusal(Case("tiny", "clip", "cuda", 1, 1), "no driver"),))
     path = tmp_path / "report.json"
     path.write_text(json.dumps(written.to_dict()))
-    assert json.dumps(Report.read(path).to_dict()) == path.read_text()
+    assert json.dumps(BenchReport.read(path).to_dict()) == path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(text)
     with pytest.raises(SettingError, match="expected what kws-edge bench --output wrote"):
-        Report.read(path)
+        BenchReport.read(path)
 
 
 def test_a_provider_that_runs_a_part_of_the_graph_is_labelled_with_its_share() -> None:
@@ -386,7 +386,7 @@ def test_a_benchmark_of_two_tasks(tiny: str, tmp_path: Path) -> None:
     assert json.loads(Path("new.json").read_text()) == values
     assert {"cpu", "usable", "governors", "quota", "load", "load_after", "clock"} <= values["machine"].keys()
     assert values["machine"]["clock"]["resolution_ns"] > 0
-    found = [Row(**r) for r in values["rows"]]
+    found = [BenchRow(**r) for r in values["rows"]]
     assert [(r.task, r.batch) for r in found] == [("clip", 3), ("stream", 1)]
     for r in found:
         assert 0 < r.p50_ms <= r.p95_ms <= r.p99_ms

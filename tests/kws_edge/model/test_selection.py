@@ -13,8 +13,8 @@ from kws_edge.model.selection import (
     TOLERANCE,
     WITHHOLD_ALL,
     OperatingPoint,
-    evaluate,
     operating_point,
+    point_at,
     selective_curve,
     withheld,
 )
@@ -89,7 +89,7 @@ def test_scores_that_differ_only_beyond_float32_are_equal() -> None:
 def test_every_point_of_the_curve_is_what_its_threshold_gives(sample: Clips) -> None:
     correct, u = sample
     curve = selective_curve(correct, u)
-    points = [evaluate(correct, u, float(t), target=1) for t in curve.thresholds]
+    points = [point_at(correct, u, float(t), target=1) for t in curve.thresholds]
     assert [p.coverage for p in points] == curve.coverage.tolist()
     assert [p.accepted_accuracy for p in points] == curve.accepted_accuracy.tolist()
     assert [p.total_accuracy for p in points] == curve.total_accuracy.tolist()
@@ -173,7 +173,7 @@ def test_a_higher_target_never_covers_more(sample: Clips, target: float) -> None
 
 
 def test_a_threshold_chosen_elsewhere_is_judged_on_these_clips() -> None:
-    point = evaluate(CORRECT, SCORE, threshold=0.3, target=0.99)
+    point = point_at(CORRECT, SCORE, threshold=0.3, target=0.99)
     assert point == OperatingPoint(0.99, 0.3, 2 / 3, 3 / 5, 2 / 5, 3, 5)
 
 

@@ -35,7 +35,7 @@ from kws_edge.cli import main
 from kws_edge.errors import SettingError
 from kws_edge.server.http.limits import Places, RateLimiter
 from kws_edge.server.http.problems import CODES, ProblemError
-from kws_edge.server.settings import OTHER_VARIABLES, Settings, mistyped_variables
+from kws_edge.server.settings import OTHER_VARIABLES, ServerSettings, mistyped_variables
 
 CLIP = wav(tone(TONES["mid"]))
 
@@ -500,7 +500,7 @@ def test_settings_come_from_the_environment_and_what_is_given_outranks_it(monkey
     monkeypatch.setenv("KWS_EDGE_PORT", "1234")
     monkeypatch.setenv("KWS_EDGE_MODELS", "softmax, other.onnx")
     monkeypatch.setenv("KWS_EDGE_MAX_BODY", "1000")
-    settings = Settings.load(max_body=2000)
+    settings = ServerSettings.load(max_body=2000)
     assert (settings.port, settings.models, settings.max_body) == (1234, ("softmax", "other.onnx"), 2000)
     assert settings.host == "127.0.0.1"
 
@@ -530,7 +530,7 @@ def test_settings_come_from_the_environment_and_what_is_given_outranks_it(monkey
 )
 def test_a_wrong_setting_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError, match=said) as refused:
-        Settings.load(**given)
+        ServerSettings.load(**given)
     assert "\n" not in str(refused.value)
 
 
@@ -538,11 +538,11 @@ def test_a_wrong_setting_is_refused_in_one_line(given: dict[str, Any], said: str
 def test_keys_that_are_set_and_empty_do_not_let_everybody_in(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KWS_EDGE_API_KEYS", keys)
     with pytest.raises(SettingError, match="KWS_EDGE_API_KEYS: no key in it; expected KEY,KEY"):
-        Settings.load()
+        ServerSettings.load()
 
 
 def test_what_may_be_named_is_taken() -> None:
-    settings = Settings.load(
+    settings = ServerSettings.load(
         trusted_proxies="192.0.2.1, 10.0.0.0/8, ::1, 2001:db8::/32",
         cors_origins="https://example.org, http://localhost:3000, http://[::1]:8080, chrome-extension://abc, *",
     )
@@ -551,7 +551,7 @@ def test_what_may_be_named_is_taken() -> None:
 
 def test_mistyped_variables_are_named_with_what_may_be_meant_and_those_of_others_are_not() -> None:
     environment = ["KWS_EDGE_MAX_BODDY", "KWS_EDGE_SERVICE_XYZ", "kws_edge_port", "PATH", *OTHER_VARIABLES]
-    environment += [f"KWS_EDGE_{name.upper()}" for name in Settings.model_fields]
+    environment += [f"KWS_EDGE_{name.upper()}" for name in ServerSettings.model_fields]
     found = dict(mistyped_variables(environment))
     assert found == {"KWS_EDGE_MAX_BODDY": "KWS_EDGE_MAX_BODY", "KWS_EDGE_SERVICE_XYZ": found["KWS_EDGE_SERVICE_XYZ"]}
 
@@ -606,9 +606,9 @@ def test_where_nobody_else_or_only_holders_of_a_key_may_call_nothing_is_warned_o
 
 
 def test_keys_are_not_shown() -> None:
-    assert KEY not in repr(Settings.load(api_keys=KEY))
+    assert KEY not in repr(ServerSettings.load(api_keys=KEY))
     with pytest.raises(SettingError) as refused:
-        Settings.load(api_keys="secret key!")
+        ServerSettings.load(api_keys="secret key!")
     assert "secret" not in str(refused.value)
 
 
@@ -725,5 +725,5 @@ def test_a_flag_that_cannot_be_is_refused_in_one_line_and_every_setting_but_the_
     assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
     assert "--max-body / KWS_EDGE_MAX_BODY: '-1'" in refused.output
     text = CliRunner().invoke(main, ["serve", "--help"]).output
-    for name in Settings.model_fields:
+    for name in ServerSettings.model_fields:
         assert f"--{name.replace('_', '-')}" in text or name == "api_keys"

@@ -277,7 +277,7 @@ def test_the_page_cuts_and_decides_a_stream_as_the_package_does(
         output = alphas[i : i + 1], vacuities[i : i + 1]
         if i == before:
             decision.gap()
-        events = decision.hear(hop, *(output if hop.frames is not None else nothing))
+        events = decision.step_one(hop, *(output if hop.frames is not None else nothing))
         told = [[e.label, e.guess, e.reason, e.start, e.end, e.probability, e.vacuity, e.entropy] for e in events]
         expected.append([hop.time, hop.level, hop.noise, hop.clipped, hop.frames is not None, told])
 

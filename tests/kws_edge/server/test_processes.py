@@ -21,7 +21,7 @@ from tiny_model import TONES, save
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from kws_edge.server.settings import Settings
+from kws_edge.server.settings import ServerSettings
 
 CLIP = wav(tone(TONES["mid"]))
 
@@ -444,7 +444,7 @@ def test_an_address_that_is_taken_is_one_line(shared: Server, path: Path, proces
 def test_several_processes_share_the_cores_among_their_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def threads(cores: int, **given: int) -> int:
         monkeypatch.setattr(os, "cpu_count", lambda: cores)
-        return Settings.load(**given).threads
+        return ServerSettings.load(**given).threads
 
     assert [threads(cores) for cores in (1, 2, 4, 8)] == [1, 1, 3, 4]
     assert [threads(8, processes=n) for n in (2, 4, 8, 64)] == [3, 1, 1, 1]

@@ -24,7 +24,7 @@ from kws_edge import KeywordModel, Spotter
 from kws_edge.model.prediction import Reason
 from kws_edge.server.app import create_app
 from kws_edge.server.http import schemas
-from kws_edge.server.settings import RUNTIME, Settings
+from kws_edge.server.settings import RUNTIME, ServerSettings
 
 
 def riff(fmt: bytes, data: bytes, *, data_size: int | None = None, riff_size: int | None = None) -> bytes:
@@ -477,7 +477,7 @@ def test_the_description_says_how_a_clip_can_be_sent(openapi: dict[str, Any]) ->
 
 def test_a_server_that_was_told_to_stop_is_alive_but_not_ready(path: Path) -> None:
     async def ask() -> tuple[httpx.Response, httpx.Response]:
-        app = create_app(Settings.load(models=(str(path),)))
+        app = create_app(ServerSettings.load(models=(str(path),)))
         app.state.service.draining = True
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
             return await client.get("/health/live"), await client.get("/health/ready")

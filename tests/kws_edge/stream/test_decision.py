@@ -59,7 +59,7 @@ def one_by_one(decision: Decision, hops: Hops) -> Iterator[list[Event]]:
         level, noise, clipped = float(hops.level[i]), float(hops.noise[i]), bool(hops.clipped[i])
         frames = np.zeros((98, 64), np.float32) if hops.heard[i] else None
         hop = Hop(float(hops.time[i]), level, noise, clipped, frames, 10)
-        yield decision.hear(hop, hops.alpha[i : i + 1], hops.vacuity[i : i + 1])
+        yield decision.step_one(hop, hops.alpha[i : i + 1], hops.vacuity[i : i + 1])
 
 
 def piece(hops: Hops, start: int, end: int) -> Hops:

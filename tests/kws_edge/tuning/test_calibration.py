@@ -40,7 +40,7 @@ from kws_edge.tuning.calibration import (
     trade_off,
     weigh,
 )
-from kws_edge.tuning.evaluation import Report
+from kws_edge.tuning.evaluation import StreamReport
 from kws_edge.tuning.plot import det_plot
 from kws_edge.tuning.soundscape import Word, compose
 
@@ -81,8 +81,8 @@ def at(*thresholds: float) -> list[dict[str, float]]:
 
 
 def point(hits: int, false_accepts: int, wrong: int = 0, settings: StreamSettings = SETTINGS) -> Point:
-    words = Report(100.0, hits=hits, wrong=wrong, missed=20 - hits - wrong)
-    return Point(settings, words, {"n": Report(3600.0, false_accepts=false_accepts)})
+    words = StreamReport(100.0, hits=hits, wrong=wrong, missed=20 - hits - wrong)
+    return Point(settings, words, {"n": StreamReport(3600.0, false_accepts=false_accepts)})
 
 
 # The trade-off

@@ -19,7 +19,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model.prediction import Reason
 from kws_edge.stream.events import Event
 from kws_edge.stream.settings import StreamSettings
-from kws_edge.tuning.evaluation import Outcome, Report, evaluate, match, per_hour, rate_of, seconds_to_show
+from kws_edge.tuning.evaluation import Outcome, StreamReport, evaluate, match, per_hour, rate_of, seconds_to_show
 from kws_edge.tuning.soundscape import Word
 
 LABELS = ("yes", "no")
@@ -122,7 +122,7 @@ def test_delays_run_from_the_end_of_the_word_to_the_decision() -> None:
 
 
 def test_without_hits_there_is_no_delay() -> None:
-    assert Report(10.0, missed=3).delay(0.5) is None
+    assert StreamReport(10.0, missed=3).delay(0.5) is None
 
 
 times = st.floats(0, 50, allow_nan=False)
@@ -173,7 +173,7 @@ def test_a_report_is_plain_json() -> None:
     report = evaluate([event("yes", 2.0, 2.6, time=2.75)], [YES], 10, LABELS)
     assert json.loads(json.dumps(report.to_dict(), allow_nan=False)) == report.to_dict()
     assert report.to_dict()["delay"] == {"p50": 0.25, "p95": 0.25}
-    assert Report(10.0).to_dict()["hit_rate"] is None
+    assert StreamReport(10.0).to_dict()["hit_rate"] is None
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])

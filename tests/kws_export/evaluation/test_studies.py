@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, gaussian_kde
 
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import TOLERANCE, WITHHOLD_ALL, evaluate, operating_point
+from kws_edge.model.selection import TOLERANCE, WITHHOLD_ALL, operating_point, point_at
 from kws_export.evaluation import studies
 from kws_export.evaluation.metrics import conservative_operating_point
 from kws_export.evaluation.studies import TwoThresholds, two_thresholds
@@ -144,11 +144,11 @@ def test_an_accepted_accuracys_interval_is_that_of_clopper_and_pearson() -> None
 @pytest.mark.parametrize(("hits", "kept"), [(199, True), (198, False)])
 def test_a_promise_is_kept_from_the_target_on(hits: int, kept: bool) -> None:
     correct = np.arange(200) < hits
-    assert studies.is_kept(evaluate(correct, np.zeros(200), 0.5, 0.995)) is kept
+    assert studies.is_kept(point_at(correct, np.zeros(200), 0.5, 0.995)) is kept
 
 
 def test_what_accepts_nothing_keeps_its_promise() -> None:
-    assert studies.is_kept(evaluate(np.array([False]), np.array([0.1]), WITHHOLD_ALL, 0.99))
+    assert studies.is_kept(point_at(np.array([False]), np.array([0.1]), WITHHOLD_ALL, 0.99))
 
 
 def population(n: int, seed: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
@@ -191,7 +191,7 @@ def test_a_curve_is_what_each_threshold_gives(case: Clips, thresholds: list[floa
     correct, u, _ = case
     curve = studies.curve_at(correct, u, thresholds)
     for i, t in enumerate(thresholds):
-        point = evaluate(correct, u, t, 0.9)
+        point = point_at(correct, u, t, 0.9)
         assert curve.coverage[i] == pytest.approx(point.coverage)
         assert curve.total_accuracy[i] == pytest.approx(point.total_accuracy)
         if point.accepted_accuracy is None:

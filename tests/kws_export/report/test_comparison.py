@@ -9,7 +9,7 @@ import pytest
 import score_files
 
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import evaluate, operating_point
+from kws_edge.model.selection import operating_point, point_at
 from kws_export.evaluation import metrics
 from kws_export.evaluation.score_runs import RunScores
 from kws_export.report.comparison import Comparison, Key, chosen_pair, figures
@@ -68,7 +68,7 @@ def test_the_papers_rule_looks_at_the_clips_that_chose_its_threshold(of_run: dic
 def test_the_other_rules_choose_on_validation(of_run: dict[Key, float], on: str) -> None:
     for rule, choose in (("validation", operating_point), ("conservative", metrics.conservative_operating_point)):
         threshold = choose(VALIDATION.correct, VALIDATION.entropy, 0.99).threshold
-        seen = evaluate(RUN.sets[on].correct, RUN.sets[on].entropy, threshold, 0.99)
+        seen = point_at(RUN.sets[on].correct, RUN.sets[on].entropy, threshold, 0.99)
         key = Key("coverage", on, "entropy", 0.99, rule)
         assert of_run[key] == seen.coverage
         accuracy = of_run[key._replace(quantity="accepted_accuracy")]
@@ -139,7 +139,7 @@ def test_a_promise_is_counted_over_the_runs(comparison: Comparison) -> None:
     for run in comparison.runs["edl_ce"]:
         v, t = run.sets["validation"], run.sets["test"]
         threshold = operating_point(v.correct, v.entropy, 0.99).threshold
-        seen.append(evaluate(t.correct, t.entropy, threshold, 0.99))
+        seen.append(point_at(t.correct, t.entropy, threshold, 0.99))
     assert o.kept == sum(p.accepted_accuracy is not None and p.accepted_accuracy >= 0.99 for p in seen)
     assert o.coverage.mean == pytest.approx(np.mean([p.coverage for p in seen]))
     assert o.interval is not None

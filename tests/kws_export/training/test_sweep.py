@@ -27,7 +27,7 @@ from kws_export.cli import main
 from kws_export.training.checkpoint import load_checkpoint
 from kws_export.training.recipe import Recipe
 from kws_export.training.run_folder import EpochResult
-from kws_export.training.sweep import Run, Settings, State, claim, plan, state, train_in_processes
+from kws_export.training.sweep import RunState, SweepRun, SweepSettings, claim, plan, run_state, train_in_processes
 
 
 class Watcher:
@@ -41,16 +41,16 @@ class Watcher:
         self.events.append(event)
         self.react(*event)
 
-    def started(self, run: Run, epoch: int, where: str) -> None:
+    def started(self, run: SweepRun, epoch: int, where: str) -> None:
         self._add("started", run.name, epoch, where)
 
-    def trained(self, run: Run, result: EpochResult) -> None:
+    def trained(self, run: SweepRun, result: EpochResult) -> None:
         self._add("trained", run.name, result.epoch)
 
-    def finished(self, run: Run) -> None:
+    def finished(self, run: SweepRun) -> None:
         self._add("finished", run.name)
 
-    def failed(self, run: Run, reason: str) -> None:
+    def failed(self, run: SweepRun, reason: str) -> None:
         self._add("failed", run.name, reason)
 
     def of(self, kind: str) -> list[tuple[Any, ...]]:
@@ -65,8 +65,8 @@ def recipe(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def settings(tones: Path) -> Settings:
-    return Settings(tones, tones.parent / "cache", device="cpu")
+def settings(tones: Path) -> SweepSettings:
+    return SweepSettings(tones, tones.parent / "cache", device="cpu")
 
 
 def arguments(recipe: Path, tones: Path, out: Path, *options: object) -> list[str]:
@@ -135,7 +135,7 @@ def assert_same_training(folder: Path, expected: Path) -> None:
     assert epochs[0] == epochs[1]
 
 
-def copy_run(source: Path, run: Run, **changes: Any) -> None:
+def copy_run(source: Path, run: SweepRun, **changes: Any) -> None:
     """Put a finished run where `run` is to be, as if it were of the same recipe, but for changes to its last.pt."""
     shutil.copytree(source, run.folder)
     last = load_checkpoint(source / "last.pt")
@@ -177,19 +177,19 @@ def test_the_state_is_what_the_last_checkpoint_says(tone_run: Path, tmp_path: Pa
     copy_run(tone_run, two, epoch=3, best=0.5)
     copy_run(tone_run, three)
     best = load_checkpoint(tone_run / "best.pt")["validation_accuracy"]
-    assert [state(run) for run in (one, two, three)] == [
-        State("not started"),
-        State("unfinished", 3, 0.5),
-        State("done", 4, best),
+    assert [run_state(run) for run in (one, two, three)] == [
+        RunState("not started"),
+        RunState("unfinished", 3, 0.5),
+        RunState("done", 4, best),
     ]
 
 
 def test_a_run_of_another_recipe_or_a_damaged_one_is_unusable(tone_run: Path, tmp_path: Path) -> None:
-    found = state(Run(tone_words.recipe(epochs=5, seed=2), tone_run))
+    found = run_state(SweepRun(tone_words.recipe(epochs=5, seed=2), tone_run))
     assert found.state == "unusable"
     assert re.search(r"run of another recipe, which differs in epochs, seed", found.problem)
     (tmp_path / "last.pt").write_bytes(b"nothing")
-    assert "is not a readable checkpoint" in state(Run(tone_words.recipe(), tmp_path)).problem
+    assert "is not a readable checkpoint" in run_state(SweepRun(tone_words.recipe(), tmp_path)).problem
 
 
 def test_status_is_a_table_or_json_and_trains_nothing(recipe: Path, tone_run: Path, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def mixed_sweep(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     watcher, folder = Watcher(kill_first_when_second_starts), tmp_path_factory.mktemp("mixed")
     runs = plan(tone_words.recipe(epochs=1), ["softmax", "edl_ce", "edl_mse"], [1], folder)
     runs[2] = replace(runs[2], recipe=replace(runs[2].recipe, min_clips=1000))
-    train_in_processes(runs, Settings(tones, tones.parent / "cache", device="cpu"), 2, watcher)
+    train_in_processes(runs, SweepSettings(tones, tones.parent / "cache", device="cpu"), 2, watcher)
     return watcher, folder
 
 
@@ -371,7 +371,7 @@ def cluster() -> Iterator[str]:
 
 
 def test_two_machines_train_a_sweep_also_when_one_is_lost(
-    cluster: str, settings: Settings, tone_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: str, settings: SweepSettings, tone_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from kws_export.training.ray_sweep import train_on_ray
 
@@ -390,7 +390,7 @@ def test_two_machines_train_a_sweep_also_when_one_is_lost(
     watcher = Watcher(lose_a_machine)
     runs = plan(tone_words.recipe(), ["softmax", "plugin_ce"], [1], tmp_path)
     broken = replace(runs[0].recipe, seed=2, min_clips=1000)
-    train_on_ray([*runs, Run(broken, tmp_path / "softmax-2")], settings, cluster, None, watcher)
+    train_on_ray([*runs, SweepRun(broken, tmp_path / "softmax-2")], settings, cluster, None, watcher)
 
     assert_same_training(runs[0].folder, tone_run)
     assert sorted(watcher.of("finished")) == [("plugin_ce-1",), ("softmax-1",)]
@@ -406,7 +406,7 @@ def test_two_machines_train_a_sweep_also_when_one_is_lost(
 
 
 def test_without_ray_the_package_to_install_is_named(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: SweepSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kws_export.training.ray_sweep import train_on_ray
 
@@ -415,7 +415,7 @@ def test_without_ray_the_package_to_install_is_named(
         train_on_ray(plan(tone_words.recipe(), ["softmax"], [1], tmp_path), settings, "auto", None, Watcher())
 
 
-def test_a_first_stage_that_other_machines_would_not_find_is_refused(settings: Settings, tmp_path: Path) -> None:
+def test_a_first_stage_that_other_machines_would_not_find_is_refused(settings: SweepSettings, tmp_path: Path) -> None:
     from kws_export.training.ray_sweep import train_on_ray
 
     runs = plan(tone_words.recipe(start="runs/first/best.pt"), ["softmax"], [1], tmp_path)
@@ -423,7 +423,7 @@ def test_a_first_stage_that_other_machines_would_not_find_is_refused(settings: S
         train_on_ray(runs, settings, "auto", None, Watcher())
 
 
-def test_a_run_that_no_machine_survives_is_given_up(settings: Settings, tmp_path: Path) -> None:
+def test_a_run_that_no_machine_survives_is_given_up(settings: SweepSettings, tmp_path: Path) -> None:
     from kws_export.training.ray_sweep import MAX_LOSSES, Leader
 
     class LostError(Exception):
@@ -455,7 +455,7 @@ def test_a_run_that_no_machine_survives_is_given_up(settings: Settings, tmp_path
     assert reason == "lost its machine 4 times in a row: LostError: the machine is gone"
 
 
-def test_a_machine_with_other_clips_is_refused(settings: Settings) -> None:
+def test_a_machine_with_other_clips_is_refused(settings: SweepSettings) -> None:
     from kws_export.training.ray_sweep import Begun, Leader
 
     leader = Leader(None, None, settings, Watcher())

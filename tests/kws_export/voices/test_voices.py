@@ -11,10 +11,10 @@ import soundfile
 
 from kws_edge.arrays import F32
 from kws_edge.errors import DependencyError, SettingError
-from kws_export.voices import ENGINES, SAMPLE_RATE, Engine, Take, Utterance, get_engines, speak, speak_all
+from kws_export.voices import ENGINES, SAMPLE_RATE, Engine, Rendition, Utterance, get_engines, speak, speak_all
 from kws_export.voices.casting import cast, perform
 from kws_export.voices.engine import PEAK, VoiceError, trim
-from kws_export.voices.files import folder_name, write_takes
+from kws_export.voices.files import folder_name, write_renditions
 
 
 @pytest.fixture(params=sorted(ENGINES))
@@ -36,13 +36,13 @@ class Beeps:
     def voices(self, language: str) -> tuple[str, ...]:
         return ("100", "200", "400") if language == "en-us" else ()
 
-    def render(self, takes: Sequence[Take]) -> Iterator[tuple[F32, int]]:
-        for take in takes:
-            if take.utterance.text == "mute":
+    def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
+        for rendition in renditions:
+            if rendition.utterance.text == "mute":
                 raise VoiceError("cannot say it")
-            n = round(0.1 * len(take.utterance.text) / take.speed * 24_000)
+            n = round(0.1 * len(rendition.utterance.text) / rendition.speed * 24_000)
             quiet = np.zeros(2400, np.float32)
-            tone = np.sin(2 * np.pi * float(take.voice) * np.arange(n) / 24_000).astype(np.float32)
+            tone = np.sin(2 * np.pi * float(rendition.voice) * np.arange(n) / 24_000).astype(np.float32)
             yield np.concatenate([quiet, tone, quiet]), 24_000
 
 
@@ -96,7 +96,7 @@ def test_a_voice_that_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize(("speed", "pitch"), [(0.1, 1), (1, 3)])
 def test_what_would_be_no_speech_is_refused(speed: float, pitch: float) -> None:
     with pytest.raises(SettingError, match=r"expected 0\.4 to 2\.5"):
-        Take(Utterance("a"), "v", speed, pitch)
+        Rendition(Utterance("a"), "v", speed, pitch)
 
 
 def test_an_empty_text_is_refused() -> None:
@@ -130,32 +130,32 @@ def test_no_engine_is_imported_as_a_library() -> None:
 
 def test_a_cast_is_the_same_for_the_same_seed_and_uses_every_voice() -> None:
     utterances = [Utterance("one"), Utterance("two")]
-    takes = cast(Beeps(), utterances, 6, [1])
-    assert takes == cast(Beeps(), utterances, 6, [1])
-    assert takes != cast(Beeps(), utterances, 6, [2])
-    assert {take.voice for take in takes} == {"100", "200", "400"}
-    assert len({take.speed for take in takes}) == len(takes) == 12
+    renditions = cast(Beeps(), utterances, 6, [1])
+    assert renditions == cast(Beeps(), utterances, 6, [1])
+    assert renditions != cast(Beeps(), utterances, 6, [2])
+    assert {rendition.voice for rendition in renditions} == {"100", "200", "400"}
+    assert len({rendition.speed for rendition in renditions}) == len(renditions) == 12
 
 
 def test_a_take_that_cannot_be_said_is_left_out() -> None:
-    takes = [Take(Utterance(text), "100") for text in ("one", "mute", "three", "four")]
-    assert [take.utterance.text for take, _ in perform(Beeps(), takes)] == ["one", "three", "four"]
+    renditions = [Rendition(Utterance(text), "100") for text in ("one", "mute", "three", "four")]
+    assert [rendition.utterance.text for rendition, _ in perform(Beeps(), renditions)] == ["one", "three", "four"]
 
 
 def test_an_engine_that_fails_on_most_is_an_error() -> None:
-    takes = [Take(Utterance("mute"), "100")] * 10
+    renditions = [Rendition(Utterance("mute"), "100")] * 10
     with pytest.raises(VoiceError, match="failed on"):
-        list(perform(Beeps(), takes))
+        list(perform(Beeps(), renditions))
 
 
 def test_takes_are_written_once(tmp_path: Path) -> None:
-    takes = cast(Beeps(), [Utterance("Küche")], 3, [1])
-    first = sorted(write_takes(Beeps(), takes, tmp_path))
+    renditions = cast(Beeps(), [Utterance("Küche")], 3, [1])
+    first = sorted(write_renditions(Beeps(), renditions, tmp_path))
     assert [soundfile.info(path).samplerate for path in first] == [16_000] * 3
     assert all("_nohash_" in path.name and "Küche" in path.name for path in first)
     first[0].unlink()
     before = first[1].stat().st_mtime_ns
-    assert sorted(write_takes(Beeps(), takes, tmp_path)) == first
+    assert sorted(write_renditions(Beeps(), renditions, tmp_path)) == first
     assert first[1].stat().st_mtime_ns == before
 
 
