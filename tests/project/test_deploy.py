@@ -47,6 +47,14 @@ def test_all_that_a_server_installs_is_pinned() -> None:
     assert {name for name in installed if name not in pins} == set()
 
 
+def test_the_docs_fetch_the_runtime_of_the_page_that_is_pinned_by_hash() -> None:
+    pinned = (ROOT / "deploy" / "onnxruntime-web.sha256").read_text()
+    match = re.fullmatch(r"[0-9a-f]{64}  onnxruntime-web-([0-9.]+)\.tgz\n", pinned)
+    assert match
+    page = (ROOT / "docs" / "how-to" / "serve.md").read_text()
+    assert f"npm pack onnxruntime-web@{match[1]} && sha256sum --check deploy/onnxruntime-web.sha256" in page
+
+
 def test_the_image_installs_what_is_pinned_by_hash() -> None:
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
     assert "--require-hashes" in dockerfile

@@ -699,7 +699,7 @@ VALID = [
 
 
 def assert_decoded_or_refused(file: bytes) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()  # of the processor: other programs do not count
     try:
         samples = load(file).samples
     except AudioError as refusal:
@@ -707,7 +707,7 @@ def assert_decoded_or_refused(file: bytes) -> None:
     else:
         assert len(samples)
         assert np.isfinite(samples).all()
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 @given(

@@ -656,20 +656,31 @@ def test_what_is_not_done_within_the_grace_time_is_told_so(path: Path) -> None:
 
 
 def test_while_it_drains_it_is_not_ready_and_answers_all_the_same(path: Path) -> None:
-    drain = 4.0  # s, for some ten exchanges of a few milliseconds
-    server = Process("--models", str(path), "--drain-seconds", str(drain))
+    server = Process("--models", str(path), "--drain-seconds", "600")
     streams = f"{server.url.replace('http', 'ws')}/v1/stream"
-    with connect(streams) as stream, httpx.Client(base_url=server.url, timeout=PATIENT) as client:
+    try:
+        with connect(streams) as stream, httpx.Client(base_url=server.url, timeout=PATIENT) as client:
+            assert json.loads(stream.recv())["type"] == "hello"
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: client.get("/health/ready").status_code != 200)
+            assert client.get("/health/live").status_code == 200
+            assert client.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
+            stream.send(bytes(6400))
+            stream.send('{"type": "finish"}')
+            assert json.loads(stream.recv())["type"] == "end"
+            with connect(streams) as another:
+                assert json.loads(another.recv())["type"] == "hello"
+    finally:
+        server.process.kill()
+
+
+def test_when_it_has_drained_its_streams_are_told_and_it_ends(path: Path) -> None:
+    drain = 0.5
+    server = Process("--models", str(path), "--drain-seconds", str(drain))
+    with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as stream:
+        assert json.loads(stream.recv())["type"] == "hello"
         began = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: client.get("/health/ready").status_code != 200)
-        assert client.get("/health/live").status_code == 200
-        assert client.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
-        stream.send(bytes(3200))
-        with connect(streams) as another:
-            assert json.loads(another.recv())["type"] == "hello"
-        assert time.monotonic() < began + drain, "this machine is too slow to ask so much within the drain"
-        assert json.loads(stream.recv())["type"] == "hello"
         assert json.loads(stream.recv())["problem"]["type"].endswith("not-ready")
         assert time.monotonic() >= began + drain
     assert "traceback" not in "".join(server.lines).lower()

@@ -341,7 +341,7 @@ def in_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
     """A server of shipped models whose page has onnxruntime-web."""
     runtime = os.environ.get("KWS_EDGE_ORT_WEB")
     if not runtime:
-        pytest.skip("needs onnxruntime-web: npm pack onnxruntime-web, and KWS_EDGE_ORT_WEB set to its dist folder")
+        pytest.skip("needs onnxruntime-web, as in docs/how-to/serve.md, and KWS_EDGE_ORT_WEB set to its dist folder")
     folder = tmp_path_factory.mktemp("browser")
     for name in RUNTIME:
         shutil.copy(Path(runtime) / name, folder)
