@@ -3,6 +3,7 @@
 import click
 
 from kws_edge.errors import KwsEdgeError
+from kws_export.cli.average import average
 from kws_export.cli.download import download
 from kws_export.cli.export import export
 from kws_export.cli.inspect import inspect
@@ -37,5 +38,7 @@ def main() -> None:
     """Train evidential keyword spotters and export them as self-describing ONNX files."""
 
 
-for command in (train, sweep, score, report, export, quantise, zoo, download, inspect, speak, pack, wake, wordless):
+for command in (
+    train, sweep, average, score, report, export, quantise, zoo, download, inspect, speak, pack, wake, wordless
+):  # fmt: skip
     main.add_command(command)

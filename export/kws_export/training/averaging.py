@@ -1,7 +1,14 @@
-"""The running average of the weights, which is what is judged and exported."""
+"""Averages of weights: the running one of a run, which is judged and exported, and that of several runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
+
+from kws_edge.errors import SettingError
+from kws_export.training.checkpoint import load_checkpoint
 
 
 def momentum(average: float, step: int) -> float:
@@ -19,3 +26,31 @@ def follow(judged: nn.Module, trained: nn.Module, average: float, step: int) -> 
     """Move the judged weights towards the trained ones, statistics included, after a step, counted from 0."""
     ours, theirs = (list(module.state_dict().values()) for module in (judged, trained))
     torch._foreach_lerp_(ours, theirs, 1 - momentum(average, step))
+
+
+def mean_of_runs(paths: Sequence[Path]) -> dict[str, Any]:
+    """A checkpoint whose weights and statistics are the mean of several checkpoints'; all else is the last one's.
+
+    It helps where one run started from the other, or both from the same weights: what lies between them is then as
+    good as either, and often better on what each of them is weak at. Source: M. Wortsman et al. 2022, "Model soups".
+
+    Raises
+    ------
+    SettingError : fewer than two checkpoints, one that cannot be read, or networks of other shapes or words.
+    """
+    if len(paths) < 2:
+        raise SettingError(f"{len(paths)} checkpoint to average; expected two or more")
+    saved = [load_checkpoint(path) for path in paths]
+    last = saved[-1]
+    for path, other in zip(paths, saved, strict=True):
+        for what in ("labels", "front_end"):
+            if other[what] != last[what]:
+                raise SettingError(f"{path} and {paths[-1]} have different {what}; expected runs of one kind")
+        if _shapes(other) != _shapes(last):
+            raise SettingError(f"{path} and {paths[-1]} are of different shapes; expected the same channels and repeat")
+    weights = {name: torch.stack([other["model"][name] for other in saved]).mean(0) for name in last["model"]}
+    return {key: last[key] for key in ("recipe", "labels", "front_end", "epoch")} | {"model": weights}
+
+
+def _shapes(checkpoint: dict[str, Any]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in checkpoint["model"].items()}

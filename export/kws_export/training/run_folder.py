@@ -97,14 +97,15 @@ class RunFolder:
             "model": weights, "epoch": result.epoch,
         }  # fmt: skip
         if improved:
-            _write(self.path / "best.pt", {**shared, "validation_accuracy": best})
+            write_checkpoint(self.path / "best.pt", {**shared, "validation_accuracy": best})
         history = self.path / "history.jsonl"
         kept = history.read_text().splitlines()[: result.epoch - 1] if history.exists() else []
         replace_file(history, "\n".join([*kept, json.dumps(asdict(result))]) + "\n")
-        _write(self.path / "last.pt", {**shared, **rest, "best": best})
+        write_checkpoint(self.path / "last.pt", {**shared, **rest, "best": best})
 
 
-def _write(path: Path, checkpoint: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, checkpoint: dict[str, Any]) -> None:
+    """Write a checkpoint as a whole or not at all."""
     buffer = io.BytesIO()  # not straight to the file: torch reports a full disk as a RuntimeError of its own
     torch.save(checkpoint, buffer)
     replace_file(path, buffer.getvalue())

@@ -22,7 +22,7 @@ from kws_export.cli import main
 from kws_export.training.checkpoint import load_checkpoint
 from kws_export.training.trainer import Trainer
 
-COMMANDS = ("train", "export", "download", "inspect", "quantise", "report", "score", "sweep")
+COMMANDS = ("train", "average", "export", "download", "inspect", "quantise", "report", "score", "sweep")
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,25 @@
+"""`kws-export average`."""
+
+from pathlib import Path
+
+import click
+
+from kws_export.cli.options import existing_file
+
+
+@click.command()
+@click.argument("checkpoints", nargs=-1, required=True, type=existing_file)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The checkpoint to write.")
+def average(checkpoints: tuple[Path, ...], out: Path) -> None:
+    """Write a checkpoint with the mean of the weights of several CHECKPOINTS: a start for a further run.
+
+    It helps where one run started from another of them, or all from the same weights.
+
+    \b
+    kws-export average runs/stream-hours-1/last.pt runs/stream-words-1/last.pt --out runs/mean.pt
+    """
+    from kws_export.training.averaging import mean_of_runs
+    from kws_export.training.run_folder import write_checkpoint
+
+    write_checkpoint(out, mean_of_runs(checkpoints))
+    click.echo(f"mean of {len(checkpoints)} checkpoints: {out}")
