@@ -3,6 +3,8 @@
 Each message says what was given, what was expected and what to do about it, in one line.
 """
 
+from collections.abc import Collection
+
 
 class KwsEdgeError(Exception):
     """The root: catching it catches every deliberate error of the package.
@@ -108,3 +110,10 @@ def lacking(what: str, package: str | None, extra: str, project: str = ".") -> D
     return DependencyError(
         f"{what} needs {package}, which is not installed; in a checkout of kws-edge, pip install '{project}[{extra}]'"
     )
+
+
+def check_names(what: str, given: Collection[str], expected: Collection[str]) -> None:
+    """Raise a SettingError unless the names of some settings are just those that are expected."""
+    missing, unknown = sorted(set(expected) - set(given)), sorted(set(given) - set(expected))
+    if missing or unknown:
+        raise SettingError(f"{what}: missing {missing}, unknown {unknown}; expected {sorted(expected)}")

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from kws_edge.cli.evaluate_stream import existing_file, existing_folder
 from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words, word_list
 from kws_edge.errors import SettingError
+from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
@@ -52,7 +53,7 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 @click.option(
     "--score",
     "scores",
-    type=click.Choice(["entropy", "vacuity", "both"]),
+    type=click.Choice(STREAM_SCORES),
     multiple=True,
     default=("entropy", "vacuity"),
     show_default=True,
@@ -78,7 +79,7 @@ def calibrate(
     count: int,
     snr: tuple[float, ...],
     smoothing: tuple[float, ...],
-    scores: tuple[Literal["entropy", "vacuity", "both"], ...],
+    scores: tuple[StreamScore, ...],
     alone: bool,
     per_label: bool,
     hop: float,
@@ -123,7 +124,6 @@ def calibrate(
     fired more than the limit elsewhere, which was no better than a higher limit for all.
     """
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.model.metadata import SCORES
     from kws_edge.model.onnx_file import check_target, write_copy
     from kws_edge.stream.incremental import SUFFIX
     from kws_edge.stream.settings import StreamSettings, chosen_labels

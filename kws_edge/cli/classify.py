@@ -17,6 +17,7 @@ from kws_edge.cli.channel import channel_option
 from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
 from kws_edge.cli.target import TARGET
 from kws_edge.errors import AudioError
+from kws_edge.model.score import SCORES
 from kws_edge.text import one_line
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ _LONG = 20.0  # seconds of audio, before progress is worth showing
     metavar="PERCENT",
     help="Share of the answers given that should be right; the model abstains as often as that takes.",
 )
-@click.option(
-    "--score", type=click.Choice(["entropy", "vacuity"]), help="Abstain by this  [default: the model's choice]"
-)
+@click.option("--score", type=click.Choice(SCORES), help="Abstain by this  [default: the model's choice]")
 @channel_option
 @click.option("--provider", default="cpu", show_default=True, help="Execution provider of onnxruntime, as cpu or cuda.")
 @click.option("--strict", is_flag=True, help="Fail where that provider cannot be used, instead of running on the CPU.")

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words, word_list
 from kws_edge.cli.target import TARGET
+from kws_edge.model.score import STREAM_SCORES, StreamScore
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
@@ -31,9 +32,7 @@ existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--labels", type=existing_file, help="Where: lines of start, end (s) and word, separated by tabs.")
 @click.option("--words", metavar="A,B", help="Listen for these words only  [default: as `kws-edge listen`]")
 @click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
-@click.option(
-    "--score", type=click.Choice(["entropy", "vacuity", "both"]), help="Use the clip thresholds of this score."
-)
+@click.option("--score", type=click.Choice(STREAM_SCORES), help="Use the clip thresholds of this score.")
 @click.option("--target", type=TARGET, metavar="PERCENT", help="And of this target.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the clips drawn and the pauses.")
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
@@ -48,7 +47,7 @@ def evaluate_stream(
     labels: Path | None,
     words: str | None,
     hop: float,
-    score: Literal["entropy", "vacuity", "both"] | None,
+    score: StreamScore | None,
     target: float | None,
     seed: int,
     model: str | None,

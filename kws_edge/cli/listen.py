@@ -14,6 +14,7 @@ import click
 from kws_edge.cli.channel import channel_option
 from kws_edge.cli.remote import View, connected, server_option
 from kws_edge.cli.target import TARGET
+from kws_edge.model.score import STREAM_SCORES, StreamScore
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--score",
-    type=click.Choice(["entropy", "vacuity", "both"]),
+    type=click.Choice(STREAM_SCORES),
     help="Abstain by this  [default: the model's choice]",
 )
 @click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two looks, 0.01 to 1.")
@@ -103,7 +104,7 @@ def listen(
     wake_model: str | None,
     model: str | None,
     target: float | None,
-    score: Literal["entropy", "vacuity", "both"] | None,
+    score: StreamScore | None,
     hop: float,
     abstentions: Literal["all", "words", "none"],
     as_json: bool,

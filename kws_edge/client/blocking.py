@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
@@ -12,8 +12,8 @@ from kws_edge.client import wire
 from kws_edge.client.errors import Patience, ServerError, reaching
 from kws_edge.client.wire import Hello
 from kws_edge.errors import AudioError
-from kws_edge.model.metadata import Score
 from kws_edge.model.prediction import Prediction
+from kws_edge.model.score import Score, StreamScore
 from kws_edge.model.target import Target
 from kws_edge.stream.events import Abstentions, Event
 from kws_edge.stream.spotter import Snapshot
@@ -131,7 +131,7 @@ class Client:
         model: str | None = None,
         words: Collection[str] | None = None,
         hop: float | None = None,
-        score: Literal["entropy", "vacuity", "both"] | None = None,
+        score: StreamScore | None = None,
         target: Target | None = None,
         abstentions: Abstentions | None = None,
         wake: Collection[str] | None = None,

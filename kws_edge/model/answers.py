@@ -8,8 +8,9 @@ from kws_edge.arrays import F32
 from kws_edge.model import evidence
 from kws_edge.model.clips import Window
 from kws_edge.model.features import pad
-from kws_edge.model.metadata import SILENCE_CLASS, Metadata, Score, is_word
+from kws_edge.model.metadata import SILENCE_CLASS, Metadata, is_word
 from kws_edge.model.prediction import Prediction, Reason
+from kws_edge.model.score import Score
 from kws_edge.model.selection import OperatingPoint, withheld
 from kws_edge.model.session import Outputs
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge.arrays import F32, F64
-from kws_edge.errors import AudioError, SettingError
+from kws_edge.errors import AudioError, SettingError, check_names
 
 MAX_N_FFT = 8192
 """Half a second at 16 kHz: a larger one in a model file is a damaged file, and must not cost its memory."""
@@ -81,10 +81,7 @@ class FrontEnd:
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> "FrontEnd":
         """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
-        names = {f.name for f in fields(cls)}
-        if settings.keys() != names:
-            missing, unknown = sorted(names - settings.keys()), sorted(settings.keys() - names)
-            raise SettingError(f"front-end settings: missing {missing}, unknown {unknown}; expected {sorted(names)}")
+        check_names("front-end settings", settings, [f.name for f in fields(cls)])
         return cls(**settings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,6 +96,10 @@ class FrontEnd:
     def max_samples(self) -> int:
         """The longest clip whose frames all fit in `frames`: one more hop would be cut."""
         return self.window + self.frames * self.hop - 1
+
+    def fits(self, samples: int) -> bool:
+        """Whether a clip of so many samples is one window: at least one frame, and no more than the network's input."""
+        return self.window <= samples <= self.max_samples
 
 
 @lru_cache(maxsize=4)

@@ -22,8 +22,9 @@ from kws_edge.errors import AudioError
 from kws_edge.model.answers import answers
 from kws_edge.model.clips import Window, cut, whole
 from kws_edge.model.features import mfcc
-from kws_edge.model.metadata import Metadata, Score
+from kws_edge.model.metadata import Metadata
 from kws_edge.model.prediction import Prediction
+from kws_edge.model.score import Score
 from kws_edge.model.search import beginning, search, whole_of
 from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.model.session import MAX_BATCH, Outputs, Session
@@ -222,7 +223,7 @@ class KeywordModel:
         """
         fe = self.metadata.front_end
         clips = np.asarray(samples)
-        if clips.ndim != 2 or clips.dtype.kind != "f" or not fe.window <= clips.shape[1] <= fe.max_samples:
+        if clips.ndim != 2 or clips.dtype.kind != "f" or not fe.fits(clips.shape[1]):
             raise AudioError(
                 f"samples {clips.dtype} {list(clips.shape)}; expected floating point [n, {fe.window} to "
                 f"{fe.max_samples}], mono at 16 kHz"

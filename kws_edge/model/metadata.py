@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args
 
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.features import FrontEnd
+from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import OperatingPoint
 from kws_edge.model.target import Target, parse_target
 from kws_edge.model.variants import VARIANTS
@@ -23,8 +24,6 @@ KEY: Final = "kws_edge"
 SCHEMA: Final = 1
 """The version of the fields below; a change that an older reader would misread raises it."""
 
-Score: TypeAlias = Literal["entropy", "vacuity"]
-SCORES: Final[tuple[Score, ...]] = get_args(Score)
 Padding: TypeAlias = Literal["same", "valid"]
 
 SILENCE_CLASS: Final = "_silence_"

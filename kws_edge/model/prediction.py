@@ -5,7 +5,8 @@ from enum import StrEnum
 from typing import Any
 
 from kws_edge.arrays import F32
-from kws_edge.model.metadata import Score, is_word
+from kws_edge.model.metadata import is_word
+from kws_edge.model.score import Score
 
 
 class Reason(StrEnum):
@@ -38,7 +39,44 @@ def worth_naming(guess: str | None, probability: float, labels: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prediction:
+class Answer:
+    """What a `Prediction` and a stream's `Event` have in common; their own documentation says what the fields mean."""
+
+    label: str | None
+    guess: str | None
+    probability: float
+    alpha: F32
+    vacuity: float
+    entropy: float
+    reason: Reason | None
+    start: float
+    end: float
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the label was withheld."""
+        return self.reason is not None
+
+    def as_dict(self, start: float, end: float, model: str, **own: Any) -> dict[str, Any]:
+        """Plain JSON types, without NaN or infinities; `own` are the fields that a subclass adds."""
+        return {
+            "label": self.label,
+            "guess": self.guess,
+            "probability": self.probability,
+            "abstained": self.abstained,
+            "reason": None if self.reason is None else self.reason.value,
+            "start": start,
+            "end": end,
+            **own,
+            "vacuity": self.vacuity,
+            "entropy": self.entropy,
+            "alpha": self.alpha.tolist(),
+            "model": model,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction(Answer):
     """What a model says about a clip.
 
     Where the network was not asked (silent samples, invalid_audio), `guess` is None, and the numbers are
@@ -68,24 +106,10 @@ class Prediction:
     ['abstained', 'alpha', 'end', 'entropy']
     """
 
-    label: str | None
-    guess: str | None
-    probability: float
-    alpha: F32
-    vacuity: float
-    entropy: float
-    reason: Reason | None
-    start: float
-    end: float
     score: Score
     threshold: float
     target: float
     model: str
-
-    @property
-    def abstained(self) -> bool:
-        """Whether the label was withheld."""
-        return self.reason is not None
 
     @property
     def uncertainty(self) -> float:
@@ -94,19 +118,6 @@ class Prediction:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, without NaN or infinities."""
-        return {
-            "label": self.label,
-            "guess": self.guess,
-            "probability": self.probability,
-            "abstained": self.abstained,
-            "reason": None if self.reason is None else self.reason.value,
-            "start": self.start,
-            "end": self.end,
-            "score": self.score,
-            "threshold": self.threshold,
-            "target": self.target,
-            "vacuity": self.vacuity,
-            "entropy": self.entropy,
-            "alpha": self.alpha.tolist(),
-            "model": self.model,
-        }
+        return self.as_dict(
+            self.start, self.end, self.model, score=self.score, threshold=self.threshold, target=self.target
+        )

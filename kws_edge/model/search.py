@@ -20,8 +20,9 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.model import evidence
 from kws_edge.model.answers import answers, rank
 from kws_edge.model.clips import STEP_SECONDS, cut, window_frames
-from kws_edge.model.metadata import SILENCE_CLASS, Metadata, Score, is_word
+from kws_edge.model.metadata import SILENCE_CLASS, Metadata, is_word
 from kws_edge.model.prediction import Prediction, Reason
+from kws_edge.model.score import Score
 from kws_edge.model.selection import DEFAULT_TARGET, OperatingPoint
 from kws_edge.model.session import MAX_BATCH, Outputs
 from kws_edge.model.variants import get_variant

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge.arrays import F32, F64, Bools
-from kws_edge.errors import SettingError
+from kws_edge.errors import SettingError, check_names
 
 DEFAULT_TARGET: Final = 0.995
 """The accuracy of accepted clips for which a threshold is taken unless another is asked for."""
@@ -104,11 +104,8 @@ class OperatingPoint:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "OperatingPoint":
         """Rebuild from `to_dict`. Raises SettingError for missing, unknown or contradictory values."""
-        names = {f.name for f in fields(cls)}
         values = {"low": None, "high": None, **values}  # a file from before they were kept
-        if values.keys() != names:
-            missing, unknown = sorted(names - values.keys()), sorted(values.keys() - names)
-            raise SettingError(f"operating point: missing {missing}, unknown {unknown}; expected {sorted(names)}")
+        check_names("operating point", values, [f.name for f in fields(cls)])
         return cls(**values)
 
 

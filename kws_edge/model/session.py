@@ -92,25 +92,7 @@ class Session:
         _opened.add(self)
 
     def run(self, features: F32) -> Outputs:
-        """One forward pass.
-
-        Parameters
-        ----------
-        features : float32 [b, n_mfcc, frames], b at least 1: windows as `features.pad` gives them.
-
-        Raises
-        ------
-        SettingError : another shape or type, or features that are NaN or infinite.
-        ModelError : the network fails, or what it gives is not finite.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from kws_edge import KeywordModel
-        >>> outputs = KeywordModel.load().run(np.zeros((2, 64, 128), np.float32))
-        >>> outputs.alpha.shape, outputs.entropy.dtype
-        ((2, 20), dtype('float32'))
-        """
+        """One forward pass over float32 [b, n_mfcc, frames]; `KeywordModel.run` says what is expected and raised."""
         fe = self.metadata.front_end
         x = np.asarray(features)
         if x.dtype != np.float32 or x.ndim != 3 or not len(x) or x.shape[1:] != (fe.n_mfcc, fe.frames):

@@ -21,8 +21,8 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import Audio
 from kws_edge.errors import AudioError
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import Score
 from kws_edge.model.prediction import Prediction
+from kws_edge.model.score import Score
 from kws_edge.server.decoder import Decoder
 from kws_edge.server.fairness import FairQueue
 from kws_edge.server.http.problems import ProblemError
@@ -257,7 +257,7 @@ class InferencePool:
                 job.check()
                 audio = self._decode(clip)
                 fe = clip.model.metadata.front_end
-                if fe.window <= len(audio.samples) <= fe.max_samples:
+                if fe.fits(len(audio.samples)):
                     key = (id(clip.model), clip.target, clip.score, len(audio.samples))
                     groups.setdefault(key, []).append((i, audio))
                     continue

@@ -26,6 +26,7 @@ from kws_edge.audio.pcm import as_float, check_peak
 from kws_edge.audio.resample import MAX_RATE, MIN_RATE, Resampler
 from kws_edge.errors import AudioError
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.score import StreamScore
 from kws_edge.server.http.guard import refuse
 from kws_edge.server.http.problems import ProblemError, refuse_repeated
 from kws_edge.server.http.websocket import WAITING
@@ -73,7 +74,7 @@ class StreamParameters(BaseModel):
     encoding: Literal["int16", "float32"] = "int16"
     words: Annotated[str | None, Field(max_length=10_000)] = None
     hop: float = Field(DEFAULT_HOP, ge=MIN_HOP, le=MAX_HOP, allow_inf_nan=False)
-    score: Literal["entropy", "vacuity", "both"] | None = None
+    score: StreamScore | None = None
     target: Annotated[float, *TARGET] | None = None
     abstentions: Abstentions = "words"
     wake: Annotated[str | None, Field(max_length=10_000)] = None

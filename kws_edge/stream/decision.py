@@ -93,12 +93,12 @@ class Decision:
 
         Parameters
         ----------
-        words : the labels that give events, as `chosen_labels` takes them; None for all.
+        words : the labels that give events, as `chosen_labels` gives them; None for all.
         abstentions : which are told.
 
         Raises
         ------
-        SettingError : the abstentions are no such choice, the words or the settings name a label that the model lacks,
+        SettingError : the abstentions are no such choice, the settings name a label that the model lacks,
             or the hop is out of its range.
         """
         check_hop(hop, metadata.front_end)
@@ -108,12 +108,11 @@ class Decision:
         self.hop = hop
         self._model, self._labels, self._variant = metadata.name, metadata.labels, get_variant(metadata.variant)
         self._window = window_seconds(metadata)
-        chosen = chosen_labels(words, self._labels)
         if unknown := sorted(set(settings.labels) - set(self._labels)):
             raise SettingError(
                 f"stream settings: thresholds for {', '.join(unknown)}; expected labels among {', '.join(self._labels)}"
             )
-        self._chosen = [label in chosen for label in self._labels]
+        self._chosen = [words is None or label in words for label in self._labels]
         self._is_word = [is_word(label) for label in self._labels]
         self._limits = [_limits(settings, label) for label in self._labels]
         self._alone = [(score, float(np.float32(threshold))) for score, threshold in settings.alone.items()]
@@ -267,8 +266,12 @@ def decide(
     *,
     abstentions: Abstentions = "words",
 ) -> list[Event]:
-    """All the events of a recording that was traced (`trace.trace`); parameters and errors are those of `Decision`."""
-    return Decision(metadata, settings, hops.hop, words, abstentions=abstentions).step(hops)
+    """All the events of a recording that was traced (`trace.trace`); parameters and errors are those of `Decision`.
+
+    Words may be written in capitals or not; a SettingError where one of them is no label of the model.
+    """
+    chosen = chosen_labels(words, metadata.labels)
+    return Decision(metadata, settings, hops.hop, chosen, abstentions=abstentions).step(hops)
 
 
 def _limits(settings: StreamSettings, label: str) -> list[tuple[str, float, float]]:

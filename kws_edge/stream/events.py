@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from kws_edge.arrays import F32
-from kws_edge.model.prediction import Reason
+from kws_edge.model.prediction import Answer
 
 Abstentions: TypeAlias = Literal["all", "words", "none"]
 """Which abstentions are told: after any utterance, where a word might have been meant, or none."""
@@ -22,7 +21,7 @@ def local_time() -> datetime:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Event:
+class Event(Answer):
     """A word, or an abstention where there might have been one. Times are seconds of the stream.
 
     Attributes
@@ -46,38 +45,12 @@ class Event:
     ('yes', True)
     """
 
-    label: str | None
-    guess: str | None
-    probability: float
-    alpha: F32
-    vacuity: float
-    entropy: float
-    reason: Reason | None
-    start: float
-    end: float
     time: float
     model: str
     clock: datetime | None = None
 
-    @property
-    def abstained(self) -> bool:
-        """Whether the label was withheld."""
-        return self.reason is not None
-
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, without NaN or infinities."""
-        return {
-            "label": self.label,
-            "guess": self.guess,
-            "probability": self.probability,
-            "abstained": self.abstained,
-            "reason": None if self.reason is None else self.reason.value,
-            "start": round(self.start, 3),
-            "end": round(self.end, 3),
-            "time": round(self.time, 3),
-            "clock": None if self.clock is None else self.clock.isoformat(timespec="milliseconds"),
-            "vacuity": self.vacuity,
-            "entropy": self.entropy,
-            "alpha": self.alpha.tolist(),
-            "model": self.model,
-        }
+        clock = None if self.clock is None else self.clock.isoformat(timespec="milliseconds")
+        start, end, time = (round(seconds, 3) for seconds in (self.start, self.end, self.time))
+        return self.as_dict(start, end, self.model, time=time, clock=clock)

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
-from kws_edge.errors import ModelError, SettingError
-from kws_edge.model.metadata import SCORES, Metadata
+from kws_edge.errors import ModelError, SettingError, check_names
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.score import SCORES
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL
 from kws_edge.model.target import Target
 from kws_edge.text import shortened
@@ -84,11 +85,9 @@ class StreamSettings:
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "StreamSettings":
         """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
-        names = {f.name for f in fields(cls)}
-        if settings.keys() | {"alone"} != names:
-            missing, unknown = sorted(names - settings.keys() - {"alone"}), sorted(settings.keys() - names)
-            raise SettingError(f"stream settings: missing {missing}, unknown {unknown}; expected {sorted(names)}")
-        return cls(**{"alone": {}, **settings})
+        settings = {"alone": {}, **settings}  # a file from before they came has none
+        check_names("stream settings", settings, [f.name for f in fields(cls)])
+        return cls(**settings)
 
     @classmethod
     def of(cls, metadata: Metadata, *, score: str | None = None, target: Target | None = None) -> "StreamSettings":
@@ -111,7 +110,7 @@ class StreamSettings:
         if metadata.stream is not None:
             try:
                 calibrated = cls.from_dict(metadata.stream["settings"])
-            except (KeyError, AttributeError, SettingError) as e:
+            except (KeyError, TypeError, SettingError) as e:
                 raise ModelError(f"model {metadata.name}: stream: {e}; calibrate it again") from None
             if score is None and target is None:
                 return calibrated
@@ -135,7 +134,7 @@ class StreamSettings:
             return cls.of(metadata, target=DEFAULT_TARGET)
         try:
             return cls.from_dict(stored["settings"])
-        except (KeyError, AttributeError, TypeError, SettingError) as e:
+        except (KeyError, TypeError, SettingError) as e:
             raise ModelError(f"model {metadata.name}: stream: after_wake: {e}; calibrate it again") from None
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from kws_edge.model.evidence import no_evidence
 from kws_edge.model.features import pad
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.prediction import Reason
+from kws_edge.model.score import StreamScore
 from kws_edge.model.session import Outputs
 from kws_edge.model.target import Target
 from kws_edge.stream.decision import Decision
@@ -109,7 +110,7 @@ class Spotter:
         *,
         words: Collection[str] | None = None,
         hop: float = DEFAULT_HOP,
-        score: Literal["entropy", "vacuity", "both"] | None = None,
+        score: StreamScore | None = None,
         target: Target | None = None,
         settings: StreamSettings | None = None,
         abstentions: Abstentions = "words",

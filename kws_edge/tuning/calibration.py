@@ -16,7 +16,8 @@ from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
 from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import Metadata, Score
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.score import Score
 from kws_edge.stream.decision import decide
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.settings import StreamSettings

@@ -71,13 +71,18 @@ def free_port() -> int:
     raise AssertionError("no port is free")
 
 
+def serve_command(*arguments: str) -> list[str]:
+    """`kws-edge serve` on a free port, with these arguments; of an option that is given twice the last counts."""
+    return [sys.executable, "-c", "from kws_edge.cli import main; main()", "serve", "--port", "0", *arguments]
+
+
 class Process:
     """`kws-edge serve` as a process of its own."""
 
     def __init__(self, *arguments: str) -> None:
-        code = "from kws_edge.cli import main; main()"
-        command = [sys.executable, "-c", code, "serve", "--port", "0", *arguments]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
+        self.process = subprocess.Popen(
+            serve_command(*arguments), stderr=subprocess.PIPE, text=True, env={**os.environ}
+        )
         assert self.process.stderr
         self.lines = iter(self.process.stderr)
         self.url = next(line["url"] for line in map(json.loads, self.lines) if line["message"] == "listening")

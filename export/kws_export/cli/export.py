@@ -2,14 +2,11 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kws_edge.model.score import SCORES, Score
 from kws_export.cli.options import CACHE, existing_file, existing_folder
-
-if TYPE_CHECKING:
-    from kws_edge.model.metadata import Score
 
 
 @click.command()
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
 @click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: models/NAME.onnx, or MODEL]")
 @click.option("--checkpoint", default="best.pt", show_default=True, help="Which of the run's checkpoints.")
-@click.option("--score", type=click.Choice(["entropy", "vacuity"]), help="[default: MODEL's own, or entropy]")
+@click.option("--score", type=click.Choice(SCORES), help="[default: MODEL's own, or entropy]")
 @click.option(
     "--with-front-end",
     is_flag=True,
@@ -32,7 +29,7 @@ def export(
     data: Path,
     out: Path | None,
     checkpoint: str,
-    score: "Score | None",
+    score: Score | None,
     with_front_end: bool,
     negatives: str,
     about_file: Path | None,
@@ -60,18 +57,17 @@ def export(
     The same file anew, with this version's graph and thresholds:
       kws-export export models/softmax.onnx --data speech_commands --with-front-end
     """
-    from kws_export.release.package import package
+    from kws_export.release.package import Source, package
     from kws_export.training.about import About
-    from kws_export.training.checkpoint import load_checkpoint
 
     # Paths for the card, so without the folders of this machine.
     if source.is_dir():
-        file = source / checkpoint
-        out = out or Path("models") / f"{load_checkpoint(file)['recipe']['name']}.onnx"
+        opened = Source.open(source / checkpoint)
+        out = out or Path("models") / f"{opened.checkpoint.recipe.name}.onnx"
         given = [_below(source, "runs"), "--data", data.resolve().name, "--out", f"models/{out.name}"]
         given += ["--checkpoint", checkpoint]
     else:
-        file, out = source, out or source
+        opened, out = Source.open(source), out or source
         given = [_below(source, "models", "research"), "--data", data.resolve().name]
         given += ["--out", _below(out, "models", "research")] if out != source else []
     given += ["--score", score] if score else []
@@ -79,7 +75,7 @@ def export(
     given += ["--negatives", negatives] if negatives else []
     given += ["--about", f"export/about/{about_file.name}"] if about_file else []
     package(
-        file, data, out, cache=cache, score=score, with_front_end=with_front_end, negatives=negatives,
+        opened, data, out, cache=cache, score=score, with_front_end=with_front_end, negatives=negatives,
         about=About.load(about_file) if about_file else None, command=shlex.join(["kws-export", "export", *given]),
         overwrite=force, report=click.echo,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from kws_edge.model.features import FrontEnd, dct_matrix
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.rooms import in_room, overdrive, through_microphone
 from kws_export.data.speech_commands import CLIP_SAMPLES
+from kws_export.ranges import check_ranges
 
 _WHITE_NOISE = 960_000
 _TRACT_STEP = 0.01
@@ -88,36 +89,18 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant. TOML gives lists for pairs; they become tuples."""
-        for name in (
-            "speed",
-            "white_noise_db",
-            "gain_db",
-            "background_snr_db",
-            "reverberation",
-            "stream_margin_ms",
-            "vocal_tract",
-        ):
+        for name, kind in get_type_hints(type(self)).items():
+            if kind != tuple[float, float]:
+                continue
             pair = tuple(getattr(self, name))
             if len(pair) != 2 or (pair[0] > pair[1] and name != "stream_margin_ms"):
                 raise SettingError(f"{name}={pair}; expected two numbers, the lower first")
             object.__setattr__(self, name, pair)
         if self.speed[0] <= 0:
             raise SettingError(f"speed={self.speed}; expected above 0")
-        for name in (f.name for f in fields(self) if f.name.endswith("_probability")):
-            if not 0 <= getattr(self, name) <= 1:
-                raise SettingError(f"{name}={getattr(self, name)}; expected 0 to 1")
-        for name in (
-            "shift_ms",
-            "dc",
-            "coding_noise",
-            "time_masks",
-            "time_width",
-            "band_masks",
-            "band_width",
-            "cutouts",
-        ):
-            if getattr(self, name) < 0:
-                raise SettingError(f"{name}={getattr(self, name)}; expected at least 0")
+        shares = {f.name: (0.0, 1.0) for f in fields(self) if f.name.endswith("_probability")}
+        sizes = ("shift_ms", "dc", "coding_noise", "time_masks", "time_width", "band_masks", "band_width", "cutouts")
+        check_ranges("augmentation", self, shares | dict.fromkeys(sizes, (0.0, math.inf)))
 
 
 Transform = Callable[[F32, np.random.Generator], F32]

@@ -7,6 +7,7 @@ NO_WORD, for which the loss asks for vacuity 1 (losses.py).
 
 import glob
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from kws_edge.errors import AudioError, SettingError
 from kws_edge.tuning.soundscape import Word, speech_bounds, words_beside
 from kws_export.data.speech_commands import CLIP_SAMPLES, held_out
 from kws_export.data.splits import ArrayDataset
+from kws_export.ranges import check_ranges, check_share
 
 Sample = TypeVar("Sample", np.float32, np.int16)
 
@@ -65,12 +67,10 @@ class NegativeMix:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn."""
-        if not 0 <= self.share < 1:
-            raise SettingError(f"negatives: share={self.share}; expected 0 to below 1")
+        check_share("negatives", self, "share")
+        check_ranges("negatives", self, {"hard_count": (1, math.inf)})
         if min(self.weights) < 0 or sum(self.weights) == 0:
             raise SettingError(f"negatives: weights {self.weights}; expected none below 0, and one above")
-        if self.hard_count < 1:
-            raise SettingError(f"negatives: hard_count={self.hard_count}; expected at least 1")
         if not 0 < self.most_visible < 1:
             raise SettingError(f"negatives: most_visible={self.most_visible}; expected between 0 and 1")
 

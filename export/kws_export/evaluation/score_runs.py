@@ -25,7 +25,7 @@ from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import Score
+from kws_edge.model.score import Score
 from kws_export.evaluation.score_sets import ClipSet
 from kws_export.evaluation.scoring import Scored, score_clips
 from kws_export.graph.build import build_model, run_model

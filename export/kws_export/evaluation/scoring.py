@@ -11,7 +11,8 @@ from kws_edge.arrays import F32, F64, I64, Bools
 from kws_edge.files import replace_file
 from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import SCORES, Metadata, Score
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import OperatingPoint, operating_point, point_at, withheld
 from kws_export.evaluation.metrics import accuracy_interval, conservative_operating_point
 

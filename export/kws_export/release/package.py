@@ -9,7 +9,8 @@ import numpy as np
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import SCORES, Metadata, Score
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import OperatingPoint
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
 from kws_export.data.batches import split_features
@@ -53,8 +54,31 @@ class Measured:
     withheld: dict[str, tuple[float, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a release is made from: a run's checkpoint, or an exported file that is to be calibrated and written anew.
+
+    Attributes
+    ----------
+    path : of the checkpoint or the file.
+    checkpoint : its weights and what they were trained by.
+    metadata : what an exported file says of itself; None for a run.
+    """
+
+    path: Path
+    checkpoint: Checkpoint
+    metadata: Metadata | None
+
+    @classmethod
+    def open(cls, path: Path) -> "Source":
+        """Read NAME.onnx, or a checkpoint under any other name. Raises as `Checkpoint.load` and `of_model` do."""
+        if path.suffix == ".onnx":
+            return cls(path, *Checkpoint.of_model(path))
+        return cls(path, Checkpoint.load(path), None)
+
+
 def package(
-    source: Path,
+    source: Source,
     data_root: Path,
     out: Path,
     *,
@@ -71,8 +95,7 @@ def package(
 
     Parameters
     ----------
-    source : a run's checkpoint, or an exported file, NAME.onnx, to be calibrated and written anew from its own
-        weights; what it says of its training and of streams stays.
+    source : what to release; what an exported file says of its training and of streams stays.
     out : the file NAME.onnx, which gives the model its name; the card lies beside it with the suffix .md, and, with
         `with_front_end`, forms of it that take samples instead of MFCC: `NAME.audio.onnx` for clips and, where the
         network has no padding, `NAME.audio.step.onnx` for streams. The answers on each split
@@ -87,12 +110,11 @@ def package(
     Raises
     ------
     ModelError : torch, ONNX Runtime and numpy disagree on real clips.
-    SettingError, AudioError : the checkpoint or the data cannot be used, or `out` is no .onnx file, or another model.
+    SettingError, AudioError : the data cannot be used, or `out` is no .onnx file, or another model.
     """
     if out.suffix != ".onnx":
         raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
-    is_run = source.suffix != ".onnx"
-    checkpoint, metadata = (Checkpoint.load(source), None) if is_run else Checkpoint.of_model(source)
+    checkpoint, metadata = source.checkpoint, source.metadata
     if out.exists() and not overwrite:
         _refuse_another(out, checkpoint)
     data = load_splits(checkpoint, data_root, cache)
@@ -119,8 +141,8 @@ def package(
     card = model_card(metadata, size, scored["test"], measured.observed, measured.withheld, command)
     replace_file(out.with_suffix(".md"), card)
     for name, answers in {**scored, **({"other-words": others} if others else {})}.items():
-        if is_run:
-            answers.save(source.parent / f"scores-{name}.npz")
+        if source.metadata is None:
+            answers.save(source.path.parent / f"scores-{name}.npz")
     _report_promised(metadata, report)
     _report_measured(scored, measured, report)
     return metadata

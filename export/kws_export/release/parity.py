@@ -12,7 +12,8 @@ from kws_edge.arrays import F32, I64, Bools
 from kws_edge.bench import machine
 from kws_edge.errors import ModelError
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import SCORES, Metadata, Score
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import DEFAULT_TARGET, withheld
 from kws_export.evaluation.metrics import Interval, bootstrap_interval
 from kws_export.evaluation.scoring import Scored, Thresholds, calibrate, observe, withheld_shares

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kws_edge.errors import SettingError
-from kws_edge.model.metadata import SCORES, Score
+from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import TOLERANCE, OperatingPoint, operating_point, point_at, withheld
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation import metrics

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from itertools import product
 
-from kws_edge.model.metadata import SCORES
+from kws_edge.model.score import SCORES
 from kws_edge.model.variants import COMPARED
 from kws_export.evaluation.metrics import accuracy_interval
 from kws_export.evaluation.scoring import TARGETS

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge.arrays import F64
-from kws_edge.model.metadata import SCORES, Score
+from kws_edge.model.score import SCORES, Score
 from kws_export.evaluation import metrics
 from kws_export.evaluation.gaps import MUCH, Gaps
 from kws_export.evaluation.score_runs import Answers

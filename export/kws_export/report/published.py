@@ -7,7 +7,7 @@ Framework for Uncertainty Estimation that Includes the Softmax Classifier", arXi
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kws_edge.model.metadata import SCORES
+from kws_edge.model.score import SCORES
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.report.comparison import Estimate, Key
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from kws_edge.model.metadata import SCORES
+from kws_edge.model.score import SCORES
 from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference

@@ -3,7 +3,8 @@
 from typing import Any
 
 from kws_edge.errors import KwsEdgeError
-from kws_edge.model.metadata import Metadata, Score
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.score import Score
 from kws_export.graph.build import load_model
 from kws_export.network.matchboxnet import parameter_count
 from kws_export.training.about import UNSTATED, About

@@ -13,6 +13,7 @@ from kws_edge.model.variants import get_variant
 from kws_export.data.augment import Augmentation
 from kws_export.data.negatives import NegativeMix
 from kws_export.network.matchboxnet import Initialisation
+from kws_export.ranges import check_ranges, check_share
 from kws_export.training.about import About
 
 
@@ -36,8 +37,7 @@ class Distillation:
         """Refuse what cannot be meant."""
         if not 0 < self.share <= 1:
             raise SettingError(f"distillation: share={self.share}; expected above 0, at most 1")
-        if not 1 <= self.temperature <= 20:
-            raise SettingError(f"distillation: temperature={self.temperature}; expected 1 to 20")
+        check_ranges("distillation", self, {"temperature": (1, 20)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,8 @@ class Recipe:
             )
         if len(set(self.labels)) < len(self.labels):
             raise SettingError(f"recipe {self.name}: labels={list(self.labels)}; expected all to be different")
-        for name, least in {"repeat": 1, "epochs": 1, "batch": 1, "seed": 0, "min_clips": 0, "final_lr": 0}.items():
-            if getattr(self, name) < least:
-                raise SettingError(f"recipe {self.name}: {name}={getattr(self, name)}; expected at least {least}")
+        least = {"repeat": 1, "epochs": 1, "batch": 1, "seed": 0, "min_clips": 0, "final_lr": 0}
+        check_ranges(f"recipe {self.name}", self, {name: (low, math.inf) for name, low in least.items()})
         if self.channels < 16 or self.channels % 16:
             raise SettingError(f"recipe {self.name}: channels={self.channels}; expected a multiple of 16")
         if self.peak_lr <= 0:
@@ -134,10 +133,8 @@ class Recipe:
                 f"recipe {self.name}: warmup={self.warmup}, hold={self.hold}; expected at least 0, together at most 1"
             )
         self._check_padding()
-        if not 0 <= self.average < 1:
-            raise SettingError(f"recipe {self.name}: average={self.average}; expected 0 to below 1")
-        if not 0 <= self.balance <= 1:
-            raise SettingError(f"recipe {self.name}: balance={self.balance}; expected 0 to 1")
+        check_share(f"recipe {self.name}", self, "average")
+        check_ranges(f"recipe {self.name}", self, {"balance": (0, 1)})
 
     def _check_kl_end(self) -> None:
         has_kl = get_variant(self.variant).kl_ramp_epochs is not None

@@ -12,7 +12,8 @@ from kws_edge.arrays import F32, I16
 from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import Metadata, Score
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.score import Score
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
 from kws_edge.stream.settings import StreamSettings

@@ -1,10 +1,12 @@
 """What is asked of `kws-export wake`: all that decides the model which comes out."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import is_word
+from kws_export.ranges import check_ranges, check_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,11 @@ class WakeSettings:
         labels = [word.text for word in self.words]
         if not labels or len({label.casefold() for label in labels}) < len(labels):
             raise SettingError(f"wake words {labels}; expected at least one, all different")
-        for name, least in {"takes": 1, "near_misses": 0, "epochs": 1, "steps": 1, "batch": 16, "seed": 0}.items():
-            if getattr(self, name) < least:
-                raise SettingError(f"wake: {name}={getattr(self, name)}; expected at least {least}")
+        least = {"takes": 1, "near_misses": 0, "epochs": 1, "steps": 1, "batch": 16, "seed": 0}
+        check_ranges("wake", self, {name: (low, math.inf) for name, low in least.items()})
         if not self.limit > 0:
             raise SettingError(f"wake: limit={self.limit} false accepts an hour; expected above 0")
-        if not 0 <= self.average < 1:
-            raise SettingError(f"wake: average={self.average}; expected 0 to below 1")
+        check_share("wake", self, "average")
 
     @property
     def labels(self) -> tuple[str, ...]:

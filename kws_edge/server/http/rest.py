@@ -16,7 +16,8 @@ from starlette.responses import FileResponse, Response
 from kws_edge.audio.channels import Channel
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import Metadata, Score
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.score import Score
 from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.server.http import schemas
 from kws_edge.server.http.limits import read_chunks, read_files, read_form

@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from kws_edge.model.metadata import Padding, Score
+from kws_edge.model.metadata import Padding
 from kws_edge.model.prediction import Reason
+from kws_edge.model.score import Score
 
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

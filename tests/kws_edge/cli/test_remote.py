@@ -34,11 +34,6 @@ COMMAND = [sys.executable, "-c", "from kws_edge.cli import main; main(prog_name=
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
 def server(path: Path) -> Iterator[str]:
     with live_server(path, max_body=1_000_000) as client:
         yield str(client.base_url)

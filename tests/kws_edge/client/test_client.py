@@ -18,23 +18,13 @@ import numpy as np
 import pytest
 from live_server import KEY, PATIENT, live_server, taken_port
 from made_audio import speech, tone, wav
-from tiny_model import TONES, save
+from tiny_model import TONES
 
 from kws_edge import AudioError, KeywordModel, Prediction, SettingError, Spotter
 from kws_edge.audio.sources import Block, WavFile
 from kws_edge.client import AsyncClient, Client, ServerError
 from kws_edge.client.asynchronous import _read_in_thread
 from kws_edge.stream.events import Event
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def model(path: Path) -> KeywordModel:
-    return KeywordModel.load(path)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 from live_server import PATIENT, Process, live_server, wait_for
 from made_audio import WAV, tone, wav
 from problems import problem
-from tiny_model import TONES, save
+from tiny_model import TONES
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -35,17 +34,6 @@ HANDSHAKE = (
     b"GET /v1/stream%b HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def server(path: Path) -> Iterator[httpx.Client]:
-    with live_server(path) as client:
-        yield client
 
 
 def dial(server: httpx.Client, sent: bytes = b"") -> socket.socket:

@@ -23,11 +23,11 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from live_server import KEY, PATIENT, Process, live_server, wait_for
+from live_server import KEY, PATIENT, Process, live_server, serve_command, wait_for
 from made_audio import WAV, tone, wav
 from paths import ROOT
 from problems import problem
-from tiny_model import TONES, save
+from tiny_model import TONES
 from websockets.sync.client import connect
 
 from kws_edge import KeywordModel
@@ -38,11 +38,6 @@ from kws_edge.server.http.problems import CODES, ProblemError
 from kws_edge.server.settings import OTHER_VARIABLES, ServerSettings, mistyped_variables
 
 CLIP = wav(tone(TONES["mid"]))
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")
@@ -570,8 +565,7 @@ def test_every_variable_that_the_repository_reads_is_known_to_the_server() -> No
 
 def started(path: Path, *arguments: str, **environment: str) -> list[dict[str, Any]]:
     """What the log of a server holds that is started and stopped."""
-    code = "from kws_edge.cli import main; main()"
-    command = [sys.executable, "-c", code, "serve", "--models", str(path), "--port", "0", *arguments]
+    command = serve_command("--models", str(path), *arguments)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     assert process.stderr
     lines = []
@@ -714,9 +708,8 @@ def test_no_log_line_holds_audio_or_keys(path: Path) -> None:
 
 def test_an_address_that_is_taken_is_refused_in_one_line(path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        code = "from kws_edge.cli import main; main()"
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-c", code, "serve", "--models", str(path), "--port", port]
+        command = serve_command("--models", str(path), "--port", port)
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert run.stderr.splitlines()[-1].startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")

@@ -33,22 +33,6 @@ CLICK = "document.querySelector('#microphone').click()"
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def model(path: Path) -> KeywordModel:
-    return KeywordModel.load(path)
-
-
-@pytest.fixture(scope="module")
-def server(path: Path) -> Iterator[httpx.Client]:
-    with live_server(path) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("chromium")
     microphone = folder / "microphone.wav"

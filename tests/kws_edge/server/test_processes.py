@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from live_server import PATIENT, free_port, wait_for
+from live_server import PATIENT, free_port, serve_command, wait_for
 from made_audio import WAV, tone, wav
 from tiny_model import TONES, save
 from websockets.exceptions import ConnectionClosed
@@ -24,11 +23,6 @@ from websockets.sync.client import connect
 from kws_edge.server.settings import ServerSettings
 
 CLIP = wav(tone(TONES["mid"]))
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("models"))
 
 
 def heed_hang_up() -> None:
@@ -40,11 +34,8 @@ class Server:
     """A server of two processes, in a group of its own as a terminal would give it, and its log."""
 
     def __init__(self, *arguments: str) -> None:
-        code = "from kws_edge.cli import main; main()"
-        given = ["--port", "0", "--processes", "2", *arguments]  # of an option that is given twice, the last counts
-        command = [sys.executable, "-c", code, "serve", *given]
         self.process = subprocess.Popen(
-            command,
+            serve_command("--processes", "2", *arguments),
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -404,8 +395,7 @@ def test_numbers_have_their_room_before_they_are_written(path: Path) -> None:
 
 
 def test_hang_up_is_ignored_where_it_was_ignored_before(path: Path) -> None:
-    code = "from kws_edge.cli import main; main()"
-    command = ["nohup", sys.executable, "-c", code, "serve", "--port", "0", "--processes", "2", "--models", str(path)]
+    command = ["nohup", *serve_command("--processes", "2", "--models", str(path))]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stderr

@@ -40,16 +40,6 @@ def fmt(tag: int = 1, channels: int = 1, rate: int = 16_000, bits: int = 16) -> 
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def model(path: Path) -> KeywordModel:
-    return KeywordModel.load(path)
-
-
-@pytest.fixture(scope="module")
 def server(path: Path) -> Iterator[httpx.Client]:
     with live_server(path, max_clips=8) as client:
         yield client

@@ -21,24 +21,13 @@ import soxr
 from live_server import KEY, PATIENT, Process, live_server, wait_for
 from made_audio import speech
 from problems import problem
-from tiny_model import LABELS, save
+from tiny_model import LABELS
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from kws_edge import KeywordModel, Spotter
 
 RATE = 16_000
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def server(path: Path) -> Iterator[httpx.Client]:
-    with live_server(path) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

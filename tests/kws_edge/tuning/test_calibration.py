@@ -21,7 +21,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model import evidence
 from kws_edge.model.evidence import no_evidence
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import Score
+from kws_edge.model.score import Score
 from kws_edge.model.variants import VARIANTS
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.trace import Hops

@@ -13,7 +13,7 @@ import pytest
 import score_files
 from click.testing import CliRunner
 
-from kws_edge.model.metadata import SCORES
+from kws_edge.model.score import SCORES
 from kws_export.cli import main
 from kws_export.evaluation.score_runs import RunScores
 from kws_export.evaluation.scoring import TARGETS
