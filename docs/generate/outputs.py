@@ -4,19 +4,24 @@
     python docs/generate/outputs.py --check    only say where they differ; exit status 1 if they do
 
 A block that begins with ```console holds commands, each on a line that starts with `$ `, and below each what it prints.
+A command that asks http://127.0.0.1:8765 asks a server that is started for it, of the model `stream`, on another port.
 Numbers may differ a little between processors: a difference of up to 0.02 is none.
 """
 
 import argparse
+import atexit
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TOLERANCE = 0.02
+ADDRESS = "http://127.0.0.1:8765"
 
 _BLOCK = re.compile(r"(?ms)^(?P<open>```console\n)(?P<body>.*?)^(?P<close>```)$")
 _NUMBER = re.compile(r"\d+\.\d+")
@@ -35,8 +40,21 @@ def commands(body: str) -> Iterator[tuple[str, str]]:
         yield command, shown
 
 
+@cache
+def server() -> str:
+    """The address of a server, which ends with this program."""
+    code = "from kws_edge.cli import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--models", "stream", "--port", "0"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    atexit.register(process.kill)
+    assert process.stderr is not None
+    return next(line["url"] for line in map(json.loads, process.stderr) if line["message"] == "listening")
+
+
 def run(command: str) -> str:
     """What a command prints at the top of the checkout, with this Python's own `kws-edge`."""
+    if ADDRESS in command:
+        command = command.replace(ADDRESS, server())
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "100"}
     shell = ["bash", "-euo", "pipefail", "-c", command]
