@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.client import wire
-from kws_edge.client.errors import Patience, ServerError, reaching
+from kws_edge.client.errors import Patience, ServerError, denied, reaching
 from kws_edge.client.wire import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.prediction import Prediction
@@ -147,7 +147,7 @@ class AsyncClient:
                 async with closing:
                     if watch:
                         watch(hello)
-                    while (message := wire.read(await ws.recv())) is not wire.END:
+                    while (message := wire.read(await ws.recv(), len(hello.labels))) is not wire.END:
                         if isinstance(message, Event):
                             yield message
                         elif watch and isinstance(message, Snapshot):
@@ -172,22 +172,35 @@ class AsyncClient:
                 await asyncio.sleep(patience.wait(error))
 
     async def _answer(self, request: wire.Request[T]) -> T:
-        body = wire.Body(self._address.url)
         async with self._http.stream(**request.options()) as response:
+            body = wire.Body(self._address)
             async for piece in response.aiter_raw():
                 body.add(piece)
         return request.answer(response, bytes(body.data))
 
     async def _open(self, parameters: dict[str, Any]) -> tuple["ClientConnection", Hello, contextlib.AsyncExitStack]:
         """A stream that the server has said hello to, and what closes it."""
-        from websockets.asyncio.client import connect
+        from websockets.asyncio.client import ClientConnection, connect
+        from websockets.exceptions import InvalidStatus
+
+        url = self._address.url
+
+        class Staying(ClientConnection):
+            """Follows no redirect, as that of `Client`."""
+
+            async def handshake(self, *given: Any, **options: Any) -> None:
+                try:
+                    await super().handshake(*given, **options)
+                except InvalidStatus as refused:
+                    raise denied(url, refused.response) from None
 
         patience = Patience(self._patience)
         while True:
             try:
                 with reaching(self._address.url):
                     async with contextlib.AsyncExitStack() as stack, asyncio.timeout(self._address.timeout):
-                        ws = await stack.enter_async_context(connect(**self._address.stream_options(parameters)))
+                        options = self._address.stream_options(parameters)
+                        ws = await stack.enter_async_context(connect(**options, create_connection=Staying))
                         return ws, wire.hello(await ws.recv()), stack.pop_all()
             except ServerError as error:
                 await asyncio.sleep(patience.wait(error))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.client import wire
-from kws_edge.client.errors import Patience, ServerError, reaching
+from kws_edge.client.errors import Patience, ServerError, denied, reaching
 from kws_edge.client.wire import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.prediction import Prediction
@@ -181,7 +181,7 @@ class Client:
                 if watch:
                     watch(hello)
                 threading.Thread(target=send, name="kws-edge-client", daemon=True).start()
-                while (message := wire.read(ws.recv())) is not wire.END:
+                while (message := wire.read(ws.recv(), len(hello.labels))) is not wire.END:
                     if isinstance(message, Event):
                         yield message
                     elif watch and isinstance(message, Snapshot):
@@ -205,21 +205,34 @@ class Client:
                 time.sleep(patience.wait(error))
 
     def _answer(self, request: wire.Request[T]) -> T:
-        body = wire.Body(self._address.url)
         with self._http.stream(**request.options()) as response:
+            body = wire.Body(self._address)
             for piece in response.iter_raw():
                 body.add(piece)
         return request.answer(response, bytes(body.data))
 
     def _open(self, parameters: dict[str, Any]) -> tuple["ClientConnection", Hello, contextlib.ExitStack]:
         """A stream that the server has said hello to, and what closes it."""
-        from websockets.sync.client import connect
+        from websockets.exceptions import InvalidStatus
+        from websockets.sync.client import ClientConnection, connect
+
+        url = self._address.url
+
+        class Staying(ClientConnection):
+            """Follows no redirect: audio goes where it was sent, and nowhere else."""
+
+            def handshake(self, *given: Any, **options: Any) -> None:
+                try:
+                    super().handshake(*given, **options)
+                except InvalidStatus as refused:
+                    raise denied(url, refused.response) from None
 
         patience = Patience(self._patience)
         while True:
             try:
                 with reaching(self._address.url), contextlib.ExitStack() as stack:
-                    ws = stack.enter_context(connect(**self._address.stream_options(parameters)))
+                    options = self._address.stream_options(parameters)
+                    ws = stack.enter_context(connect(**options, create_connection=Staying))
                     return ws, wire.hello(ws.recv(timeout=self._address.timeout)), stack.pop_all()
             except ServerError as error:
                 time.sleep(patience.wait(error))

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from kws_edge.client.checked import plain, text
 from kws_edge.client.proxy import proxy_of
 from kws_edge.errors import AudioError, KwsEdgeError, SettingError
+from kws_edge.text import one_line, shortened
 
 if TYPE_CHECKING:
     from websockets.http11 import Response
@@ -53,7 +55,7 @@ class ServerError(KwsEdgeError, OSError):
 
 def error_of(problem: Mapping[str, Any], after: float | None = None, name: str = "", url: str = "") -> KwsEdgeError:
     """The exception that a problem of the server is; an AudioError names what was sent, one about a path the URL."""
-    code, detail = str(problem["type"]).rpartition(":")[2], str(problem.get("detail", ""))
+    code, detail = text(problem["type"]).rpartition(":")[2], told(problem.get("detail", ""))
     if code in ("invalid-audio", "too-large"):
         return AudioError(named(detail, name))
     if code == "invalid-parameter" or (code == "not-found" and detail.startswith("model ")):
@@ -66,7 +68,7 @@ def error_of(problem: Mapping[str, Any], after: float | None = None, name: str =
         )
     if code == "unauthorized":
         detail = f"{detail.partition(';')[0]}; expected Client(url, key=...)"
-    return ServerError(f"{problem.get('title', code)}: {detail}", code, after)
+    return ServerError(f"{told(problem.get('title', code))}: {detail}", code, after)
 
 
 def foreign(url: str, status: int, headers: Mapping[str, str]) -> ServerError:
@@ -93,10 +95,15 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def another_version(error: Exception) -> ServerError:
     """The error that an answer is which is not of the form that is known here."""
-    what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+    what = told(f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split()))
     return ServerError(
         f"the server's answer is not understood ({what}); expected kws-edge of the same version", "version"
     )
+
+
+def told(detail: Any) -> str:
+    """What a server says of an error, on one line and not at any length; raises TypeError where it is no text."""
+    return shortened(one_line(text(detail)), 1000)
 
 
 def named(detail: str, name: str) -> str:
@@ -117,7 +124,7 @@ class Patience:
 
         Raises the error again where it is not one that passes, or not in time.
         """
-        seconds = self._wait if error.retry_after is None else error.retry_after
+        seconds = self._wait if error.retry_after is None else max(_FIRST_WAIT, error.retry_after)
         if error.code not in self._passing or time.monotonic() + seconds > self._until:
             raise error
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
@@ -130,18 +137,16 @@ class Patience:
 def reaching(url: str) -> Iterator[None]:
     """Turns what a connection raises into errors of the package."""
     import httpx
-    from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+    from websockets.exceptions import ConnectionClosed, WebSocketException
 
     try:
         yield
     except httpx.TimeoutException:
         raise ServerError(f"{url}: no answer in time; expected a kws-edge server that is not overloaded") from None
-    except InvalidStatus as error:
-        raise _denied(url, error.response) from None
     except ConnectionClosed as error:
-        raise ServerError(f"{url}: the stream was cut off: {error}; connect again", "closed") from None
+        raise ServerError(f"{url}: the stream was cut off: {told(str(error))}; connect again", "closed") from None
     except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
-        why = (str(error) or type(error).__name__).rstrip(".")
+        why = told(str(error) or type(error).__name__).rstrip(".")
         raise ServerError(f"{url}: {why}; expected a kws-edge server there that goes on", CUT_OFF) from None
     except (httpx.HTTPError, WebSocketException) as error:
         raise _unreachable(url, str(error) or type(error).__name__) from None
@@ -153,7 +158,7 @@ def reaching(url: str) -> Iterator[None]:
 
 def _unreachable(url: str, why: str) -> ServerError:
     """The error that a connection is which cannot be made, or was cut off."""
-    via = _via(url)
+    via, why = _via(url), told(why)
     if via:
         host = urlsplit(url).hostname
         return ServerError(f"{url}: {why}; expected {via} to lead there, or no_proxy={host}")
@@ -171,10 +176,10 @@ def _via(url: str) -> str | None:
     return None if proxy is None else str(proxy)
 
 
-def _denied(url: str, response: "Response") -> KwsEdgeError:
+def denied(url: str, response: "Response") -> KwsEdgeError:
     """The error that an answer is which refuses the handshake of a stream."""
     try:
-        problem = json.loads(response.body or b"")
+        problem = plain(json.loads(response.body or b""))
         return error_of(problem, retry_after(response.headers), url=f"{url}/v1/stream")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return foreign(url, response.status_code, response.headers)

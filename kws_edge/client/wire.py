@@ -5,9 +5,9 @@ import json
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from datetime import datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
@@ -18,14 +18,14 @@ import numpy.typing as npt
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.sources import Block
-from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after
+from kws_edge.client.checked import made, number, plain, text, texts
+from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after, told
 from kws_edge.client.proxy import proxy_of
 from kws_edge.errors import AudioError, SettingError, lacking
-from kws_edge.model.prediction import Prediction, Reason
+from kws_edge.model.prediction import Prediction
 from kws_edge.model.target import Target
 from kws_edge.stream.events import Event
-from kws_edge.stream.spotter import Snapshot, State
-from kws_edge.text import one_line
+from kws_edge.stream.spotter import Snapshot
 
 if TYPE_CHECKING:
     import httpx
@@ -40,6 +40,8 @@ END: Final = object()
 
 _PING_TIMEOUT: Final = 300.0
 """Seconds for a pong, which waits behind audio where the server falls behind: then it is slow, and has not gone."""
+
+_MOST_WARNINGS: Final = 10  # about one clip; nobody reads more
 
 _CLOSE_TIMEOUT: Final = 1.0  # s, for the server to answer the close of a stream
 
@@ -175,25 +177,31 @@ class Request(Generic[T]):
             body = None
         if not isinstance(body, dict) or not (response.is_success or "type" in body):
             raise foreign_error(url, response.status_code, response.headers, self.name)
-        if not response.is_success:
-            raise error_of(body, retry_after(response.headers), self.name, url)
         try:
-            return self.read(body)
-        except (KeyError, TypeError, AttributeError, ValueError) as e:
+            if response.is_success:
+                return self.read(body)
+            error = error_of(body, retry_after(response.headers), self.name, url)
+        except (KeyError, TypeError, ValueError) as e:
             raise another_version(e) from None
+        raise error
 
 
 class Body:
-    """An answer as it arrives, up to `MOST_ANSWER`."""
+    """An answer as it arrives, up to `MOST_ANSWER`, and for so long as an answer may take."""
 
-    def __init__(self, url: str) -> None:
-        """Begin, with the URL for messages."""
-        self._url = url
+    def __init__(self, address: Address) -> None:
+        """Begin, with the address for messages and the time that there is."""
+        self._url, self._timeout = address.url, address.timeout
+        self._end = time.monotonic() + address.timeout
         self.data = bytearray()
 
     def add(self, piece: bytes) -> None:
-        """Take a piece; raises ServerError where it becomes more than any answer has."""
+        """Take a piece; raises ServerError where it becomes more than any answer has, or comes too late."""
         self.data += piece
+        if time.monotonic() > self._end:
+            raise ServerError(
+                f"{self._url}: no whole answer within {self._timeout:g} s; expected a quicker server"
+            )
         if len(self.data) > MOST_ANSWER:
             raise ServerError(
                 f"{self._url}: an answer of over {MOST_ANSWER >> 20} MiB; expected a kws-edge server there"
@@ -228,7 +236,7 @@ def classify_batch(
 
     def read(answer: Any) -> list[Prediction | AudioError]:
         return [
-            AudioError(named(item["problem"]["detail"], name))
+            AudioError(named(told(item["problem"]["detail"]), name))
             if item["problem"]
             else _prediction(item["prediction"], name)
             for item, name in zip(answer["results"], names, strict=True)
@@ -243,7 +251,8 @@ def models() -> Request[list[dict[str, Any]]]:
     """Ask which there are."""
 
     def read(answer: Any) -> list[dict[str, Any]]:
-        return [{"name": m["name"], "default": m["default"], "score": m["score"], **m} for m in answer["models"]]
+        checked = {"name": text, "default": bool, "score": text}
+        return [{**m, **{name: check(m[name]) for name, check in checked.items()}} for m in answer["models"]]
 
     return Request("GET", "models", read)
 
@@ -297,52 +306,45 @@ def messages(block: Block, hello: Hello) -> Iterator[bytes | str]:
         yield block.samples[i : i + size].astype("<f4").tobytes()
 
 
-def plain(value: Any) -> Any:
-    """What JSON holds, its texts without what would move a terminal's cursor or end a line: a server may be hostile."""
-    match value:
-        case str():
-            return one_line(value)
-        case list():
-            return [plain(item) for item in value]
-        case dict():
-            return {one_line(key): plain(item) for key, item in value.items()}
-        case _:
-            return value
-
-
-def read(text: str | bytes) -> Any:
+def read(sent: str | bytes, labels: int | None = None) -> Any:
     """A message of a stream: a Hello, a Snapshot, an Event or `END`; None for what a later version may send.
+
+    Its model has so many labels, where that is known.
 
     Raises
     ------
     AudioError, SettingError, ServerError : it is an error, or cannot be understood.
     """
     try:
-        message = plain(json.loads(text))
+        message = plain(json.loads(sent))
         match message["type"]:
             case "hello":
-                return _made(Hello, message)
+                return made(Hello, message)
             case "hop":
-                return _made(Snapshot, message)
+                snapshot = made(Snapshot, message)
+                if labels is not None and len(snapshot.probability) != labels:
+                    raise ValueError(f"{len(snapshot.probability)} probabilities of {labels} labels")
+                return snapshot
             case "event":
-                return _made(Event, message)
+                return made(Event, message)
             case "end":
                 return END
             case "slow":
-                _log.warning("the server is %.1f s behind", float(message["lag"]))
+                _log.warning("the server is %.1f s behind", number(message["lag"]))
                 return None
             case "error":
-                problem, after = message["problem"], message.get("retry_after")
+                after = message.get("retry_after")
+                error = error_of(message["problem"], None if after is None else number(after))
             case _:
                 return None
     except (KeyError, TypeError, ValueError, RecursionError) as e:
         raise another_version(e) from None
-    raise error_of(problem, after)
+    raise error
 
 
-def hello(text: str | bytes) -> Hello:
+def hello(sent: str | bytes) -> Hello:
     """The first message of a stream; errors are those of `read`."""
-    message = read(text)
+    message = read(sent)
     if not isinstance(message, Hello):
         raise another_version(ValueError("no hello"))
     return message
@@ -380,26 +382,6 @@ def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
 
 
 def _prediction(answer: dict[str, Any], name: str) -> Prediction:
-    for warning in answer["warnings"]:
-        _log.warning("%s: %s", name, warning)
-    return _made(Prediction, answer)
-
-
-_CONVERTED: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "alpha": lambda values: np.array(values, np.float32),
-    "probability": lambda p: np.array(p, np.float32) if isinstance(p, list) else p,
-    "reason": lambda reason: None if reason is None else Reason(reason),
-    "state": State,
-    "clock": lambda clock: None if clock is None else datetime.fromisoformat(clock),
-    "labels": tuple,
-    "words": tuple,
-}
-
-
-def _made(kind: Callable[..., T], message: Mapping[str, Any]) -> T:
-    """A dataclass of the package from its JSON; what else is in it, a later version's, is left out.
-
-    Raises KeyError, TypeError or ValueError where it is another version's and does not fit.
-    """
-    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    return kind(**{name: _CONVERTED.get(name, lambda value: value)(message[name]) for name in names})
+    for warning in texts(answer["warnings"])[:_MOST_WARNINGS]:
+        _log.warning("%s: %s", name, told(warning))
+    return made(Prediction, answer)

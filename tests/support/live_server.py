@@ -92,3 +92,29 @@ class Process:
                 return
             except httpx.ConnectError:
                 time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """An address where each connection gets this once it has sent something."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+
+        def accept() -> None:
+            while True:
+                try:
+                    client, _ = sock.accept()
+                except OSError:  # it is over
+                    return
+                with client, contextlib.suppress(OSError):
+                    client.recv(65_536)
+                    client.sendall(answer)
+                    client.shutdown(socket.SHUT_WR)
+                    while client.recv(65_536):
+                        pass
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            sock.shutdown(socket.SHUT_RDWR)

@@ -1,20 +1,17 @@
 """What stands between a client and its server: proxies of the environment, limits of others, answers without end."""
 
 import asyncio
-import contextlib
 import gzip
 import json
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from live_server import PATIENT, live_server, taken_port
+from live_server import PATIENT, answering, live_server, taken_port
 from made_audio import tone, wav
 from tiny_model import TONES, save
 
@@ -38,32 +35,6 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with live_server(save(tmp_path_factory.mktemp("models"))) as client:
         yield client
-
-
-@contextlib.contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """An address where each connection gets this once it has sent something."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-
-        def accept() -> None:
-            while True:
-                try:
-                    client, _ = sock.accept()
-                except OSError:  # it is over
-                    return
-                with client, contextlib.suppress(OSError):
-                    client.recv(65_536)
-                    client.sendall(answer)
-                    client.shutdown(socket.SHUT_WR)
-                    while client.recv(65_536):
-                        pass
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-        finally:
-            sock.shutdown(socket.SHUT_RDWR)
 
 
 def block() -> list[Block]:
