@@ -41,6 +41,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from kws_edge import KeywordModel, Spotter
+from kws_edge.bench.count import CONVOLUTIONS, multiply_adds
 from kws_edge.bench.machine import describe, versions
 from kws_edge.bench.workload import WARM_UP, restless_noise
 from kws_edge.model.runtime import CPU, open_session
@@ -49,10 +50,6 @@ from kws_edge.stream.incremental import has_steps, step_file
 RESULTS = Path(__file__).parent / "results" / "limit.json"
 GEMM = 768
 SECONDS = 0.05  # of CPU time, at least, for each measurement of a round
-CONVOLUTIONS = {"Conv": 1, "QLinearConv": 3, "ConvInteger": 1}
-"""Which of their inputs holds the weights, [out, in / group, kernel...]."""
-PRODUCTS = {"Gemm", "MatMul", "MatMulInteger", "QLinearMatMul"}
-
 Shape = tuple[int, ...]
 
 
@@ -86,13 +83,6 @@ def kind(operator: str, inputs: Sequence[Shape]) -> str:
     if math.prod(kernel) == 1:
         return "pointwise convolution"
     return "depthwise convolution" if channels == 1 else "convolution"
-
-
-def multiply_adds(operator: str, inputs: Sequence[Shape], output: Shape) -> int:
-    """Count one operator's: an element of the output is a sum of as many products as a filter or a row has elements."""
-    if operator in CONVOLUTIONS:
-        return math.prod(output) * math.prod(inputs[CONVOLUTIONS[operator]][1:])
-    return math.prod(inputs[0]) * output[-1] if operator in PRODUCTS else 0
 
 
 def count(model: onnx.ModelProto, dims: Mapping[str, int]) -> Work:

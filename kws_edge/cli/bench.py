@@ -56,6 +56,7 @@ class _List(click.ParamType[list[Any]]):
 )
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE.md", help="Write the tables.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw where the time goes.")
+@click.option("--count", "counting", is_flag=True, help="Count the work instead of timing it; read above.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object instead of tables.")
 def bench(
     models: tuple[str, ...],
@@ -70,6 +71,7 @@ def bench(
     output: Path | None,
     markdown: Path | None,
     plot: Path | None,
+    counting: bool,
     as_json: bool,
 ) -> None:
     """Measure models here: latency, throughput, start, memory, and where the time of a decision goes.
@@ -91,15 +93,25 @@ def bench(
     A ratio's interval holds what varied between the rounds of the two runs; run the old one again, too, to see what
     else varies from run to run.
 
+    With --count nothing is timed: multiply-adds, bytes and operator calls of a window, of a hop of a stream and of a
+    clip are counted in the graph, instructions and cycles where Linux lets this program see them, and what that may
+    take on Raspberry Pis is estimated from their published clocks.
+
     Exit status: 0; 1 some row could not be measured; 2 wrong usage, or a model, provider or file that cannot be used.
     """
     from kws_edge.bench.plot import plot as draw
     from kws_edge.bench.report import BenchReport
     from kws_edge.bench.runner import Plan
     from kws_edge.bench.runner import bench as measure
+    from kws_edge.cli.counting import show_counts
     from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
     from kws_edge.svg import check_name
 
+    if counting:
+        if output or compare or markdown or plot or tasks or providers:
+            raise click.UsageError("--count beside what is for times; expected --model, --hop or --json alone")
+        show_counts(tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,), hop, as_json=as_json)
+        return
     if plot:
         check_name(plot)
     old = BenchReport.read(compare) if compare else None
@@ -157,7 +169,7 @@ def _show(report: "BenchReport") -> None:
 
     click.echo(f"{machine_in_words(report.machine)}\n{versions_in_words(report.rows)}")
     for table in tables(report.rows):
-        _print_table(*table, names=NAMES)
+        print_table(*table, names=NAMES)
     for refusal in report.refused:
         click.echo(f"No row for {refusal}")
     for verdict in verdicts(report.rows):
@@ -188,12 +200,12 @@ def _show_changes(report: "BenchReport", old: "BenchReport", changes: Sequence["
     ]
     if cells:
         heading = ["row", "old", "new", "ratio", "95 %", "to yardstick", "95 %", "memory", "verdict"]
-        _print_table(f"Against {old.taken}: p50 in ms, ratios new to old", heading, cells, names=1)
+        print_table(f"Against {old.taken}: p50 in ms, ratios new to old", heading, cells, names=1)
     else:
         click.echo(f"No row to compare: the run of {old.taken} has none of these cases")
 
 
-def _print_table(title: str, heading: Sequence[str], cells: Sequence[Sequence[str]], *, names: int) -> None:
+def print_table(title: str, heading: Sequence[str], cells: Sequence[Sequence[str]], *, names: int) -> None:
     """Print a table whose first columns are names, and the others figures."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
