@@ -316,7 +316,7 @@ def test_the_answer_must_be_the_word_that_is_said(
     ],
     ids=["no PortAudio", "no sounddevice", "broken"],
 )
-def test_without_portaudio_words_can_still_be_recognised(  # case 61
+def test_without_portaudio_words_can_still_be_recognised(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, problem: str
 ) -> None:
     (tmp_path / "sounddevice.py").write_text(code)

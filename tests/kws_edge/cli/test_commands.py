@@ -96,7 +96,7 @@ class TestClassify:
         assert (refused.exit_code, "channel 3 of 2" in refused.stderr) == (1, True)
         assert "expected a number from 1, or mix" in classify("two.wav", "--channel", "left").stderr
 
-    def test_a_long_clip_is_answered_with_the_time_of_its_word(self) -> None:  # case 25
+    def test_a_long_clip_is_answered_with_the_time_of_its_word(self) -> None:
         clip = 0.05 * np.random.default_rng(2).standard_normal(10 * RATE)
         clip[7 * RATE : 8 * RATE] = soundfile.read("words/mid.wav")[0]
         soundfile.write("long.wav", clip, RATE)
@@ -105,7 +105,7 @@ class TestClassify:
         start, end = map(float, seconds.split("-"))
         assert (start, end) == pytest.approx((7.0, 8.0), abs=0.011)  # the last frame that fits ends 5 ms before
 
-    def test_what_cannot_be_read_gets_a_line_each_and_the_rest_an_answer(self) -> None:  # case 13
+    def test_what_cannot_be_read_gets_a_line_each_and_the_rest_an_answer(self) -> None:
         result = classify("--json", "broken.wav", "words/low.wav", "gone.wav", "*.mp3", "empty", "-", stdin=b"")
         assert answers(result) == {"low.wav": "low"}
         lines = result.stderr.splitlines()
@@ -144,7 +144,7 @@ class TestClassify:
         assert not result.stdout
 
     @pytest.mark.filterwarnings("default::RuntimeWarning")
-    def test_a_provider_that_is_missing_costs_one_warning(self) -> None:  # case 67
+    def test_a_provider_that_is_missing_costs_one_warning(self) -> None:
         result = classify("--json", "words", "--provider", "coreml")
         assert [line.split(";")[0] for line in result.stderr.splitlines()] == [
             "Warning: execution provider coreml: cpu is what runs"

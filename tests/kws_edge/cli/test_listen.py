@@ -386,7 +386,7 @@ class TestActions:
 
 @pytest.mark.usefixtures("folder")
 class TestMicrophone:
-    def test_words_are_told_as_they_are_said_and_ctrl_c_releases_the_device(self) -> None:  # case 62
+    def test_words_are_told_as_they_are_said_and_ctrl_c_releases_the_device(self) -> None:
         process = start("--json", stderr=subprocess.PIPE)
         assert process.stdout is not None
         assert select.select([process.stdout], [], [], PATIENT)[0]
@@ -398,13 +398,13 @@ class TestMicrophone:
 
     @pytest.mark.usefixtures("no_sounddevice")
     @pytest.mark.parametrize("command", ["listen", "devices"])
-    def test_without_sounddevice_the_command_names_what_to_install(self, command: str) -> None:  # case 61
+    def test_without_sounddevice_the_command_names_what_to_install(self, command: str) -> None:
         result = run(command)
         assert result.exit_code == 2
         assert "pip install '.[mic]'" in result.stderr
 
     @pytest.mark.usefixtures("no_sounddevice")
-    def test_without_sounddevice_a_recording_can_be_replayed(self) -> None:  # case 61
+    def test_without_sounddevice_a_recording_can_be_replayed(self) -> None:
         assert [e["label"] for e in events(replay("--json"))] == ["mid", None, "low"]
 
     def test_devices_are_listed(self, folder: Path) -> None:

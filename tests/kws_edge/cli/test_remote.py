@@ -110,7 +110,7 @@ def test_what_cannot_be_read_gets_a_line_with_its_path_and_the_rest_an_answer(se
     assert gone.startswith("Error: gone.wav: No such file")
 
 
-def test_a_file_that_ends_early_is_answered_with_a_warning_as_here(  # case 10
+def test_a_file_that_ends_early_is_answered_with_a_warning_as_here(
     server: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / "cut.wav").write_bytes((folder / "words/mid.wav").read_bytes()[:-2000])
@@ -213,7 +213,7 @@ def test_on_a_terminal_the_live_screen_follows_the_server(server: str) -> None:
     assert "accepted up to 0.500" in last
 
 
-def test_ctrl_c_ends_it_at_once(server: str) -> None:  # case 62
+def test_ctrl_c_ends_it_at_once(server: str) -> None:
     soundfile.write("long.wav", np.tile(SOUND, 30), RATE)
     process = subprocess.Popen(
         [*COMMAND, "listen", "--replay", "long.wav", "--json", "--server", server], stdout=subprocess.PIPE

@@ -203,7 +203,7 @@ def test_every_control_has_a_name_and_can_be_reached_by_keyboard(page: Page) -> 
 
 @pytest.mark.parametrize("rate", [8000, 16_000, 44_100, 48_000, 96_000])
 @pytest.mark.parametrize("chunk", [1, 128, 5000])
-def test_the_browser_resamples_as_well_as_the_server(page: Page, rate: int, chunk: int) -> None:  # case 3
+def test_the_browser_resamples_as_well_as_the_server(page: Page, rate: int, chunk: int) -> None:
     def resampled(hertz: float) -> np.ndarray:
         script = f"""import("/page/resampler.js").then(({{ Resampler }}) => {{
             const input = Float32Array.from({{ length: {rate} / 4 }}, (_, i) => Math.sin(2 * Math.PI * {hertz} * i / {rate}));

@@ -103,7 +103,7 @@ def test_the_hello_says_what_will_be_understood(server: httpx.Client) -> None:
     assert hello["version"]
 
 
-@pytest.mark.parametrize("chunk", [160, 1000, 1600, 16_001])  # case 43
+@pytest.mark.parametrize("chunk", [160, 1000, 1600, 16_001])
 def test_the_events_are_those_of_the_package_however_the_audio_is_cut(
     server: httpx.Client, expected: list[dict[str, Any]], chunk: int
 ) -> None:
@@ -155,7 +155,7 @@ def test_every_hop_is_told_where_posteriors_are_asked_for(server: httpx.Client) 
     assert all(sum(hop["probability"]) == pytest.approx(1, abs=1e-4) for hop in hops)
 
 
-def test_silence_gives_no_event(server: httpx.Client) -> None:  # case 50
+def test_silence_gives_no_event(server: httpx.Client) -> None:
     with stream(server) as ws:
         ws.send(bytes(RATE * 2 * 3))
         send(ws, type="finish")
@@ -209,7 +209,7 @@ def test_streams_do_not_hear_each_other(server: httpx.Client, expected: list[dic
 # Commands
 
 
-def test_after_a_reset_the_stream_is_as_new(server: httpx.Client, expected: list[dict[str, Any]]) -> None:  # case 40
+def test_after_a_reset_the_stream_is_as_new(server: httpx.Client, expected: list[dict[str, Any]]) -> None:
     samples = speech()
     with stream(server) as ws:
         ws.send(samples[: RATE * 2 + 8000].tobytes())
@@ -294,7 +294,7 @@ def test_a_query_that_is_far_too_long_is_refused_before_the_handshake(server: ht
     [
         ("int16", b"\0\0\0"),
         ("float32", b"\0\0"),
-        ("float32", np.array([0.1, np.nan], "<f4").tobytes()),  # case 19
+        ("float32", np.array([0.1, np.nan], "<f4").tobytes()),
         ("float32", np.array([0.1, -np.inf], "<f4").tobytes()),
         ("float32", np.full(99, 30_000, "<f4").tobytes()),
     ],
@@ -320,7 +320,7 @@ def test_samples_that_overflow_in_the_resampler_are_said_as_they_came(server: ht
         assert "samples of up to 3e+38" in refusal(ws)[2]
 
 
-def test_an_empty_message_is_ignored(server: httpx.Client) -> None:  # case 45
+def test_an_empty_message_is_ignored(server: httpx.Client) -> None:
     with stream(server) as ws:
         ws.send(b"")
         send(ws, type="finish")

@@ -85,7 +85,7 @@ def test_a_word_is_one_event_at_its_first_accepted_hop() -> None:
     assert not event.abstained
 
 
-def test_a_score_that_stays_high_for_5_s_is_one_event() -> None:  # case 38
+def test_a_score_that_stays_high_for_5_s_is_one_event() -> None:
     hops = stream(PAUSE, (5.0, "mid", LOUD), PAUSE)
     assert labels(decide(METADATA, hops, SETTINGS)) == ["mid"]
 
@@ -312,13 +312,13 @@ def test_words_that_are_no_collection_of_texts_are_refused(words: Any, given: st
         decide(METADATA, stream(), SETTINGS, words)
 
 
-def test_the_word_of_index_0_is_an_event_like_any_other() -> None:  # case 50
+def test_the_word_of_index_0_is_an_event_like_any_other() -> None:
     (event,) = decide(METADATA, stream((0.5, "low", LOUD)), SETTINGS)
     assert event.label == METADATA.labels[0] == "low"
     assert event
 
 
-def test_no_detection_is_an_empty_list() -> None:  # case 50
+def test_no_detection_is_an_empty_list() -> None:
     assert decide(METADATA, stream(PAUSE), SETTINGS) == []
     assert decide(METADATA, stream(), SETTINGS) == []
 
@@ -333,7 +333,7 @@ def test_a_label_with_an_underscore_is_no_word() -> None:
 # Abstentions
 
 
-def test_an_utterance_without_a_word_is_one_abstention_after_its_pause() -> None:  # case 47
+def test_an_utterance_without_a_word_is_one_abstention_after_its_pause() -> None:
     hops = stream(PAUSE, (0.2, (3, 2.5, 2.5), LOUD), (0.3, (2, 5, 2), LOUD), (0.5, (3, 3, 3), QUIET), PAUSE)
     (event,) = decide(METADATA, hops, replace(SETTINGS, smoothing=0.0))
     assert (event.label, event.guess, event.reason) == (None, "mid", Reason.UNCERTAIN)
@@ -393,7 +393,7 @@ parts = st.lists(st.tuples(st.sampled_from([0.1, 0.3, 0.5, 1.0]), words, st.samp
 @hypothesis_settings(deadline=None)
 def test_pieces_of_a_stream_give_the_events_of_the_whole(
     parts: list[Any], cuts: list[int], smoothing: float
-) -> None:  # case 43
+) -> None:
     settings, hops = replace(SETTINGS, smoothing=smoothing), stream(*parts)
     decision, events, at = Decision(METADATA, settings, 0.1), [], 0
     while at < len(hops):
@@ -405,7 +405,7 @@ def test_pieces_of_a_stream_give_the_events_of_the_whole(
 
 @given(parts, st.sampled_from([0.0, 0.2, 0.5]))
 @hypothesis_settings(deadline=None)
-def test_hops_one_by_one_give_the_events_of_the_whole(parts: list[Any], smoothing: float) -> None:  # case 43
+def test_hops_one_by_one_give_the_events_of_the_whole(parts: list[Any], smoothing: float) -> None:
     settings, hops = replace(SETTINGS, smoothing=smoothing), stream(*parts)
     events = [e for events in one_by_one(Decision(METADATA, settings, 0.1), hops) for e in events]
     assert [e.to_dict() for e in events] == [e.to_dict() for e in decide(METADATA, hops, settings)]

@@ -100,24 +100,24 @@ def test_words_are_told_once_each_with_their_times(model: KeywordModel) -> None:
         assert event.model == "tiny"
 
 
-def test_an_utterance_that_is_no_word_is_an_abstention(model: KeywordModel) -> None:  # case 47
+def test_an_utterance_that_is_no_word_is_an_abstention(model: KeywordModel) -> None:
     (event,) = Spotter(model, abstentions="all").push(words("hiss"))
     assert event.abstained
     assert (event.start, event.end) == pytest.approx((1.5, 2.3), abs=0.11)
 
 
 @pytest.mark.parametrize("hop", [0.02, 0.03, 0.05, 0.08, 0.1])
-def test_one_word_is_one_event_at_any_hop(model: KeywordModel, hop: float) -> None:  # case 37
+def test_one_word_is_one_event_at_any_hop(model: KeywordModel, hop: float) -> None:
     assert labels(Spotter(model, hop=hop).push(words("mid"))) == ["mid"]
 
 
 @pytest.mark.parametrize("hop", [0.02, 0.1, 0.27, 1.0])
-def test_a_word_that_goes_on_for_5_s_is_one_event(model: KeywordModel, hop: float) -> None:  # case 38
+def test_a_word_that_goes_on_for_5_s_is_one_event(model: KeywordModel, hop: float) -> None:
     sound = np.concatenate([room(1), tone("mid", 5), room(2)])
     assert labels(Spotter(model, hop=hop).push(sound)) == ["mid"]
 
 
-def test_nothing_is_told_of_silence_after_a_reset(model: KeywordModel) -> None:  # case 40
+def test_nothing_is_told_of_silence_after_a_reset(model: KeywordModel) -> None:
     spotter = Spotter(model)
     assert spotter.push(words("mid"))
     spotter.reset()
@@ -158,7 +158,7 @@ def test_the_end_of_the_stream_is_decided_on(model: KeywordModel) -> None:
 # The beginning
 
 
-def test_less_than_a_hop_gives_no_event_and_says_so(model: KeywordModel) -> None:  # case 42
+def test_less_than_a_hop_gives_no_event_and_says_so(model: KeywordModel) -> None:
     spotter = Spotter(model)
     assert spotter.state == State.WARMING_UP
     assert spotter.push(tone("mid", 1)[: WINDOW % 1600 - 1]) == []
@@ -210,20 +210,20 @@ def in_chunks(spotter: Spotter, sound: Any, sizes: list[int]) -> list[Event]:
 
 
 @pytest.mark.parametrize("size", CASES)
-def test_chunks_of_any_size_give_identical_events(model: KeywordModel, size: int) -> None:  # case 43
+def test_chunks_of_any_size_give_identical_events(model: KeywordModel, size: int) -> None:
     sound = words("mid", "hiss")
     assert plain(in_chunks(Spotter(model), sound, [size])) == plain(Spotter(model).push(sound))
 
 
 @given(sizes=st.lists(st.integers(0, 9000), min_size=1, max_size=8).filter(any), hop=st.sampled_from([0.05, 0.1, 1.0]))
 @settings(max_examples=15, deadline=None)
-def test_any_chunking_gives_identical_events(model: KeywordModel, sizes: list[int], hop: float) -> None:  # case 43
+def test_any_chunking_gives_identical_events(model: KeywordModel, sizes: list[int], hop: float) -> None:
     sound = words("mid", "hiss", pause=0.9)
     assert plain(in_chunks(Spotter(model, hop=hop), sound, sizes)) == plain(Spotter(model, hop=hop).push(sound))
 
 
 @pytest.mark.parametrize("empty", [b"", np.empty(0, np.int16), np.empty(0, np.float32), memoryview(b"")])
-def test_an_empty_chunk_is_ignored(model: KeywordModel, empty: Any) -> None:  # case 45
+def test_an_empty_chunk_is_ignored(model: KeywordModel, empty: Any) -> None:
     spotter = Spotter(model)
     assert spotter.push(empty) == []
     assert (spotter.time, spotter.last) == (0, None)
@@ -579,7 +579,7 @@ def test_two_streams_share_a_model_without_sharing_anything_else(model: KeywordM
     assert plain(together[1]) == plain(Spotter(model).push(sound[::-1]))
 
 
-def test_memory_stays_flat_over_a_stream_of_2_h(model: KeywordModel) -> None:  # case 51
+def test_memory_stays_flat_over_a_stream_of_2_h(model: KeywordModel) -> None:
     spotter, events = Spotter(model, hop=0.5), 0
     minute = np.concatenate([words("mid"), room(60)])[: 60 * SAMPLE_RATE]
     for i in range(120):
@@ -608,7 +608,7 @@ def in_a_room(clip: Any, seconds: float = 1.5) -> Any:
 
 
 @pytest.mark.parametrize("hop", [0.02, 0.05, 0.1])
-def test_a_real_word_is_one_event(shipped: KeywordModel, data: Path, hop: float) -> None:  # case 37
+def test_a_real_word_is_one_event(shipped: KeywordModel, data: Path, hop: float) -> None:
     told = [labels(Spotter(shipped, hop=hop).push(in_a_room(clip))) for clip in spoken(data, "yes", 8)]
     assert all(sum(label is not None for label in events) <= 1 for events in told)
     assert sum(events == ["yes"] for events in told) >= 5  # one clip holds less than the word
@@ -616,11 +616,11 @@ def test_a_real_word_is_one_event(shipped: KeywordModel, data: Path, hop: float)
 
 def test_real_words_outside_the_vocabulary_are_mostly_abstained_from(shipped: KeywordModel, data: Path) -> None:
     clips = [load(p).samples for w in ("bird", "sheila") for p in sorted((data / "speech_commands" / w).iterdir())[:10]]
-    told = [labels(Spotter(shipped).push(in_a_room(clip))) for clip in clips]  # case 47
+    told = [labels(Spotter(shipped).push(in_a_room(clip))) for clip in clips]
     assert sum(events == [None] for events in told) >= len(clips) / 2
 
 
-def test_streaming_is_as_accurate_as_clips(shipped: KeywordModel, data: Path) -> None:  # case 49
+def test_streaming_is_as_accurate_as_clips(shipped: KeywordModel, data: Path) -> None:
     vocabulary = [word for word in shipped.labels if (data / "speech_commands" / word).is_dir()][:20]
     clips = [(word, clip) for word in vocabulary for clip in spoken(data, word, 200 // len(vocabulary))]
     offline = sum(shipped.classify(clip, SAMPLE_RATE).label == word for word, clip in clips) / len(clips)
@@ -669,7 +669,7 @@ def said_in_test_other(paths: list[Path]) -> list[Word]:
 @pytest.mark.parametrize("kind", ["noise", "speech"])
 def test_ten_minutes_without_the_words_stay_under_the_target(
     shipped: KeywordModel, data: Path, kind: str, record_property: Any
-) -> None:  # case 46
+) -> None:
     noise = [*sorted((data / "esc10").glob("*/3-*")), *sorted((data / "speech_commands/_background_noise_").iterdir())]
     speech = sorted((data / "libri_speech" / "test-other").iterdir())
     hops = trace(shipped, minutes(noise if kind == "noise" else speech, 10))
