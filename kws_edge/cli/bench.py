@@ -150,7 +150,7 @@ def bench(
 @contextmanager
 def _progress() -> Iterator[Callable[[float], None]]:
     """A bar on a terminal, moved by the fraction that is done."""
-    from kws_edge.cli.recordings import bar
+    from kws_edge.cli.progress import bar
 
     steps, done = 100, 0
     with bar("measuring", steps) as step:

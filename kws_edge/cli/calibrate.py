@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kws_edge.cli.evaluate_stream import existing_file, existing_folder
-from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words, word_list
+from kws_edge.cli.progress import bar
+from kws_edge.cli.words import word_list
 from kws_edge.errors import SettingError
 from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
+from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kws_edge.cli.recordings import bar, draw, recordings, short_name, spoken, trace_negatives, trace_words, word_list
+from kws_edge.cli.progress import bar
 from kws_edge.cli.target import TARGET
+from kws_edge.cli.words import word_list
 from kws_edge.model.score import STREAM_SCORES, StreamScore
+from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel

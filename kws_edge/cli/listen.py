@@ -146,7 +146,7 @@ def listen(
     """
     from kws_edge.cli.actions import STANDARD_ERROR, EventCommand, EventSaver
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
-    from kws_edge.cli.recordings import word_list
+    from kws_edge.cli.words import word_list
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.events import local_time
     from kws_edge.stream.spotter import Spotter

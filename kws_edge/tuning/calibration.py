@@ -45,6 +45,16 @@ class Traced:
     name : of the recording, or of the folder whose recordings it joins.
     hops : what the network gave.
     words : where it has words. Recordings without words may have some, where an event is then no false accept.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kws_edge import KeywordModel
+    >>> from kws_edge.tuning import trace_words
+    >>> model = KeywordModel.load()
+    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
+    >>> [word.label for word in said[0].words], said[0].seconds > 1
+    (['yes'], True)
     """
 
     name: str
@@ -59,7 +69,22 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What some settings give: `words` where words are said, `negatives` by name where none are."""
+    """What some settings give: `words` where words are said, `negatives` by name where none are.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kws_edge import KeywordModel, StreamSettings
+    >>> from kws_edge.tuning import candidates, choose, sweep, trace_negatives, trace_words
+    >>> model = KeywordModel.load()
+    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
+    >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
+    >>> thresholds = candidates(model.metadata, said, quiet, ["entropy"])
+    >>> tries = [(thresholds, StreamSettings({"entropy": 1.0}, smoothing=0.3))]
+    >>> point = choose(list(sweep(model.metadata, said, quiet, tries, 1.0)), 1.0)
+    >>> point.words.hits, point.miss_rate, point.false_accepts_per_hour
+    (1, 0.0, 0.0)
+    """
 
     settings: StreamSettings
     words: StreamReport
@@ -111,7 +136,19 @@ def trace_stream(
 def assess(
     metadata: Metadata, recordings: Iterable[Traced], settings: StreamSettings, words: Collection[str] | None = None
 ) -> StreamReport:
-    """What some settings give on recordings, added up; `words` are the labels that give events, None for all."""
+    """What some settings give on recordings, added up; `words` are the labels that give events, None for all.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kws_edge import KeywordModel, StreamSettings
+    >>> from kws_edge.tuning import assess, trace_words
+    >>> model = KeywordModel.load()
+    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
+    >>> report = assess(model.metadata, said, StreamSettings.of(model.metadata))
+    >>> report.words, report.false_accepts
+    (1, 0)
+    """
     labels = metadata.labels if words is None else words
     total = StreamReport(0.0)
     for recording in recordings:
@@ -152,6 +189,18 @@ def candidates(
     Raises
     ------
     SettingError : none of the words is heard.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kws_edge import KeywordModel
+    >>> from kws_edge.tuning import candidates, trace_negatives, trace_words
+    >>> model = KeywordModel.load()
+    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
+    >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
+    >>> thresholds = candidates(model.metadata, said, quiet, ["entropy"])
+    >>> thresholds == sorted(thresholds, key=lambda t: t["entropy"])
+    True
     """
     wanted = np.array([label in (metadata.labels if words is None else words) for label in metadata.labels])
 
@@ -278,6 +327,19 @@ def sweep(
     ----------
     tries : thresholds, rising, and the settings to which they belong.
     alone, own : try thresholds for words on their own, and for single labels, too.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kws_edge import KeywordModel, StreamSettings
+    >>> from kws_edge.tuning import candidates, sweep, trace_negatives, trace_words
+    >>> model = KeywordModel.load()
+    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
+    >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
+    >>> thresholds = candidates(model.metadata, said, quiet, ["entropy"])
+    >>> tries = [(thresholds, StreamSettings({"entropy": 1.0}, smoothing=seconds)) for seconds in (0.3, 0.5)]
+    >>> len(list(sweep(model.metadata, said, quiet, tries, 1.0, alone=False)))
+    2
     """
     for thresholds, base in tries:
         points = trade_off(metadata, positives, negatives, base, thresholds, words, until=until, progress=progress)
@@ -339,6 +401,20 @@ def choose(curves: Sequence[Iterable[Point]], false_accepts_per_hour: float) -> 
     Raises
     ------
     SettingError : no point holds the limit and finds a word.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kws_edge import KeywordModel, Spotter, StreamSettings
+    >>> from kws_edge.tuning import candidates, choose, sweep, trace_negatives, trace_words
+    >>> model = KeywordModel.load()
+    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
+    >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
+    >>> thresholds = candidates(model.metadata, said, quiet, ["entropy"])
+    >>> tries = [(thresholds, StreamSettings({"entropy": 1.0}, smoothing=0.3))]
+    >>> best = choose(list(sweep(model.metadata, said, quiet, tries, 1.0)), 1.0)
+    >>> Spotter(model, settings=best.settings).settings.smoothing
+    0.3
     """
     curves = [list(points) for points in curves]
     found = [point for points in curves if (point := best(points, false_accepts_per_hour))]

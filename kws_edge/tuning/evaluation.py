@@ -61,6 +61,15 @@ class StreamReport:
     false_accepts : events with a label that answer no word; those at unknown words are among them.
     abstentions : events without a label where no word was said.
     words_of, hits_of, false_accepts_of : label → how many of the words, the hits and the false accepts are its own.
+
+    Examples
+    --------
+    >>> from kws_edge.tuning import StreamReport
+    >>> hour = StreamReport(seconds=3600, hits=9, missed=1, false_accepts=2)
+    >>> hour.hit_rate.value, hour.false_accepts_per_hour.value
+    (0.9, 2.0)
+    >>> (hour + hour).hits
+    18
     """
 
     seconds: float

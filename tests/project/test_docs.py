@@ -17,6 +17,7 @@ from paths import ROOT
 
 import kws_edge
 import kws_edge.client
+import kws_edge.tuning
 from kws_edge.cli import main as kws_edge_command
 from kws_edge.model.shipped import shipped_models
 
@@ -24,7 +25,7 @@ PAGES = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("models/*.md")]
 )
 ADDRESS = "http://127.0.0.1:8765"
-PUBLIC = [kws_edge, kws_edge.client]
+PUBLIC = [kws_edge, kws_edge.client, kws_edge.tuning]
 
 
 def outputs() -> ModuleType:

@@ -53,7 +53,7 @@ def quantise(
     The comparison for a script:
       kws-export quantise models/softmax.onnx --data speech_commands --out /tmp/try.onnx --json | jq .accuracy_change
     """
-    from kws_edge.cli.recordings import bar
+    from kws_edge.cli.progress import bar
     from kws_export.release.card import parity_rows
     from kws_export.release.quantise import SETS
     from kws_export.release.quantise import quantise as make

@@ -19,7 +19,7 @@ def report(scores: Path, out: Path) -> None:
     \b
     kws-export report research/nine/scores --out research/nine
     """
-    from kws_edge.cli.recordings import bar
+    from kws_edge.cli.progress import bar
     from kws_export.report.comparison import Comparison
     from kws_export.report.plots import all_plots
     from kws_export.report.report import load_scores, write_report

@@ -35,7 +35,8 @@ def score(
     kws-export score runs/nine/*/ --data speech_commands --noise 'esc10/*/[23]-*' --sounds 'esc10/*/3-*' \\
       --speech libri_speech/test-other --out research/nine/scores
     """
-    from kws_edge.cli.recordings import bar, recordings, short_name
+    from kws_edge.cli.progress import bar
+    from kws_edge.tuning.recordings import recordings, short_name
     from kws_export.evaluation.score_runs import RunScores, ScoredRun, common_front_end, missing
     from kws_export.evaluation.score_runs import score as score_all
     from kws_export.evaluation.score_sets import clip_sets

@@ -81,7 +81,7 @@ def sweep(
     """
     import os
 
-    from kws_edge.cli.recordings import bar
+    from kws_edge.cli.progress import bar
     from kws_export.training.recipe import Recipe
     from kws_export.training.sweep import SweepSettings, plan, run_state, train_in_processes
 

@@ -391,9 +391,7 @@ parts = st.lists(st.tuples(st.sampled_from([0.1, 0.3, 0.5, 1.0]), words, st.samp
 
 @given(parts, st.lists(st.integers(1, 40), min_size=1, max_size=10), st.sampled_from([0.0, 0.2, 0.5]))
 @hypothesis_settings(deadline=None)
-def test_pieces_of_a_stream_give_the_events_of_the_whole(
-    parts: list[Any], cuts: list[int], smoothing: float
-) -> None:
+def test_pieces_of_a_stream_give_the_events_of_the_whole(parts: list[Any], cuts: list[int], smoothing: float) -> None:
     settings, hops = replace(SETTINGS, smoothing=smoothing), stream(*parts)
     decision, events, at = Decision(METADATA, settings, 0.1), [], 0
     while at < len(hops):

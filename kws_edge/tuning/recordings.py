@@ -1,24 +1,22 @@
-"""Recordings at the command line, for the commands that measure streams: which there are, and a bar while they run."""
+"""Recordings to tune a stream on: which there are, and what the network makes of them."""
 
 import glob
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.lists import check_found, read_list
-from kws_edge.audio.load import EXTENSIONS, is_audio
+from kws_edge.audio.load import EXTENSIONS, is_audio, load
 from kws_edge.errors import SettingError
-
-if TYPE_CHECKING:
-    from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.tuning.calibration import Traced
-    from kws_edge.tuning.soundscape import Word
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.tuning.calibration import Traced, trace_stream
+from kws_edge.tuning.soundscape import Word, compose, joined, words_beside
 
 
 class Recordings(Sequence[F32]):
@@ -34,8 +32,6 @@ class Recordings(Sequence[F32]):
 
     def __getitem__(self, i: Any) -> Any:
         """Decode one. Raises AudioError."""
-        from kws_edge.audio.load import load
-
         return load(self.paths[i]).samples
 
 
@@ -85,11 +81,6 @@ def spoken(folder: Path, listed: Path | None) -> list[tuple[str, Path]]:
     return clips
 
 
-def word_list(words: str | None) -> list[str] | None:
-    """The words of `--words yes,no`; None for all."""
-    return None if words is None else [word.strip() for word in words.split(",")]
-
-
 def draw(clips: Sequence[tuple[str, Path]], count: int, seed: int) -> list[tuple[str, Path]]:
     """So many of the clips, or all where there are fewer, in an order that the seed decides."""
     order = np.random.default_rng(seed).permutation(len(clips))[:count]
@@ -104,18 +95,34 @@ def decoded(clips: Sequence[tuple[str, Path]], step: Callable[[], None]) -> Iter
         step()
 
 
-def trace_negatives(model: "KeywordModel", pattern: str, hop: float, step: Callable[[], None]) -> "Traced":
-    """Run the network over the recordings of one `--negatives`, joined; `step` is called after each.
+def trace_negatives(
+    model: KeywordModel, pattern: str, hop: float = DEFAULT_HOP, step: Callable[[], None] = lambda: None
+) -> Traced:
+    """Run the network over recordings in which none of the words is said, joined.
 
     Its words are those of the label tracks beside the recordings: where one is said, an event is no false accept.
-    """
-    from kws_edge.audio.level import SAMPLE_RATE
-    from kws_edge.tuning.calibration import trace_stream
-    from kws_edge.tuning.soundscape import joined, words_beside
 
+    Parameters
+    ----------
+    pattern : a file, a folder, or a pattern such as "esc10/*/3-*".
+    hop : seconds between the windows that the network sees.
+    step : called after each recording.
+
+    Raises
+    ------
+    SettingError : there is no such recording.
+    AudioError : one cannot be read.
+
+    Examples
+    --------
+    >>> from kws_edge import KeywordModel
+    >>> from kws_edge.tuning import trace_negatives
+    >>> trace_negatives(KeywordModel.load(), "kws_edge/samples/noise.flac").name
+    'samples/noise.flac'
+    """
     files = recordings([pattern])
 
-    def stretches() -> Iterator[tuple[F32, list["Word"]]]:
+    def stretches() -> Iterator[tuple[F32, list[Word]]]:
         seconds = 0.0
         for path, samples in zip(files.paths, joined(files), strict=True):
             yield samples, [replace(w, start=w.start + seconds, end=w.end + seconds) for w in words_beside(path)]
@@ -126,20 +133,41 @@ def trace_negatives(model: "KeywordModel", pattern: str, hop: float, step: Calla
 
 
 def trace_words(
-    model: "KeywordModel",
+    model: KeywordModel,
     clips: Sequence[tuple[str, Path]],
-    name: str,
-    hop: float,
-    seed: int,
-    step: Callable[[], None],
+    name: str = "words",
+    hop: float = DEFAULT_HOP,
+    seed: int = 1,
+    step: Callable[[], None] = lambda: None,
     *,
     background: Recordings | None = None,
     snr: float = 0.0,
-) -> "Traced":
-    """Run the network over a stream composed of clips; `step` is called after each."""
-    from kws_edge.tuning.calibration import trace_stream
-    from kws_edge.tuning.soundscape import compose
+) -> Traced:
+    """Run the network over a stream composed of clips, with pauses between them.
 
+    Parameters
+    ----------
+    clips : (word, file) each, as `spoken` lists them.
+    name : of the stream.
+    hop : seconds between the windows that the network sees.
+    seed : of the pauses and the noise.
+    step : called after each clip.
+    background, snr : recordings that go on behind the words, and how many dB below them.
+
+    Raises
+    ------
+    AudioError : a clip cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kws_edge import KeywordModel
+    >>> from kws_edge.tuning import trace_words
+    >>> model = KeywordModel.load()
+    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
+    >>> [word.label for word in said[0].words]
+    ['yes']
+    """
     stream = compose(decoded(clips, step), seed=seed, background=background, snr=snr)
     return trace_stream(model, ((samples, [word] if word else []) for samples, word in stream), name, hop)
 
@@ -149,17 +177,3 @@ def short_name(pattern: str) -> str:
     parts = Path(pattern).parts
     last = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
     return "/".join(parts[max(0, last - 1) :])
-
-
-@contextmanager
-def bar(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """How far long work is, on a terminal: call what it gives after each step of `total`."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda: progress.advance(task)
