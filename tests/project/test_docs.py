@@ -21,9 +21,8 @@ import kws_edge.tuning
 from kws_edge.cli import main as kws_edge_command
 from kws_edge.model.shipped import shipped_models
 
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("models/*.md")]
-)
+ROOMS = ("docs", "models", "examples", "research", "export", "kws_edge")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for room in ROOMS for page in (ROOT / room).rglob("*.md"))])
 ADDRESS = "http://127.0.0.1:8765"
 PUBLIC = [kws_edge, kws_edge.client, kws_edge.tuning]
 
@@ -150,6 +149,18 @@ def test_the_commands_and_options_of_the_docs_exist(text: str) -> None:
 @pytest.mark.parametrize("text", ["kws-edge clasify x.wav", "kws-edge listen --word yes", "A=1 kws-edge listen --nope"])
 def test_a_command_or_option_that_does_not_exist_is_noticed(text: str) -> None:
     assert [wrong_in(words) for words in invocations(text)] != [None]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_scripts_that_a_page_names_exist_with_their_options(page: Path) -> None:
+    text = re.sub(r"\\\n\s*", " ", page.read_text(encoding="utf-8"))
+    wrong = []
+    for script, rest in re.findall(r"python3? ([a-z]+/[\w/]+\.py)([^`\n]*)", text):
+        source = (ROOT / script).read_text(encoding="utf-8") if (ROOT / script).is_file() else None
+        options = re.findall(r" (--[a-z-]+)", rest)
+        wrong += [f"{script} {option}" for option in options if f'"{option}"' not in (source or "")]
+        wrong += [script] if source is None else []
+    assert wrong == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
