@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from kws_edge.arrays import F32
-from kws_edge.model.metadata import Score
 from kws_edge.model.prediction import Reason
+from kws_edge.model.score import Score
 from kws_edge.stream.spotter import State
 from kws_edge.text import one_line
 
@@ -59,7 +59,7 @@ def made(kind: Callable[..., T], message: Mapping[str, Any]) -> T:
 
     Raises KeyError, TypeError or ValueError where it is another version's and does not fit.
     """
-    return kind(**{f.name: _READ[f.type](message[f.name]) for f in fields(kind)})  # type: ignore[arg-type, index]
+    return kind(**{f.name: _READ[f.type](message[f.name]) for f in fields(kind)})  # type: ignore[arg-type]
 
 
 def _numbers(value: Any) -> F32:

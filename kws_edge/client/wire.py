@@ -199,9 +199,7 @@ class Body:
         """Take a piece; raises ServerError where it becomes more than any answer has, or comes too late."""
         self.data += piece
         if time.monotonic() > self._end:
-            raise ServerError(
-                f"{self._url}: no whole answer within {self._timeout:g} s; expected a quicker server"
-            )
+            raise ServerError(f"{self._url}: no whole answer within {self._timeout:g} s; expected a quicker server")
         if len(self.data) > MOST_ANSWER:
             raise ServerError(
                 f"{self._url}: an answer of over {MOST_ANSWER >> 20} MiB; expected a kws-edge server there"
@@ -251,7 +249,7 @@ def models() -> Request[list[dict[str, Any]]]:
     """Ask which there are."""
 
     def read(answer: Any) -> list[dict[str, Any]]:
-        checked = {"name": text, "default": bool, "score": text}
+        checked: dict[str, Callable[[Any], Any]] = {"name": text, "default": bool, "score": text}
         return [{**m, **{name: check(m[name]) for name, check in checked.items()}} for m in answer["models"]]
 
     return Request("GET", "models", read)
