@@ -87,7 +87,7 @@ class _View:
             start = self.file.tell()
             if start > self.size:
                 return bytes(n)  # where libsndfile looks for a tag at the end announced
-            data = bytearray(self.file.read(n))
+            data = bytearray(self.file.read(min(n, self.size - start)))
         except Exception as e:
             self.error = e
             return b""
@@ -104,7 +104,8 @@ class _View:
         if at := riff.unfinished_data_size(self.read_at, self.size):
             self.corrections = [(at, b"\xff\xff\xff\xff")]
         elif ogg.is_opus(head):
-            self.corrections = ogg.corrections(self.read_at)
+            self.corrections, end = ogg.corrections(self.read_at)
+            self.size = self.announced = int(min(end, self.size))
 
     def read_at(self, position: int, n: int) -> bytes:
         """So many bytes from a position on, fewer at the end, wherever reading was."""
@@ -170,13 +171,16 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
         announced = 0
         unread.clear()
 
+    known = 0 < announced < NO_SIZE
+
     def pieces() -> Iterator[F32]:
         count = 0
         with unread.pop() if unread else open_sound() as sound:
-            while True:
+            # No more is asked for than there should be: behind that may be a tag, at which FLAC and Opus stumble.
+            while size := min(PIECE, announced - count) if known else PIECE:
                 try:
                     with _calling(kind):
-                        piece = sound.read(PIECE, dtype="float32", always_2d=True)
+                        piece = sound.read(size, dtype="float32", always_2d=True)
                 except soundfile.LibsndfileError as e:
                     hint = _OTHER_DECODER if sound.format == "OGG" else ""
                     raise AudioError(f"{name}: damaged after {count / rate:.3f} s: {e.error_string}{hint}") from None
@@ -186,10 +190,9 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
                     break
                 count += len(piece)
                 yield piece
-        if count < announced < NO_SIZE and not warnings:
+        if known and count < announced and not warnings:
             warnings.append(f"the header announces {announced} samples, {count} are present: the end is missing")
 
-    known = 0 < announced < NO_SIZE
     return Decoded(rate, channels, announced if known else 0, pieces, warnings)
 
 

@@ -8,6 +8,7 @@ libsndfile sees them.
 Source: RFC 3533 (Ogg), RFC 6716 section 3.1 (the packet's first byte), RFC 7845 section 4 (granule positions).
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -86,17 +87,22 @@ def is_opus(head: bytes) -> bool:
     return head[:4] == b"OggS" and b"OpusHead" in head[:512]
 
 
-def corrections(read: ReadAt) -> list[tuple[int, bytes]]:
-    """What to write where in an Ogg Opus file whose positions contradict its packets, in order; nothing elsewhere."""
+def corrections(read: ReadAt) -> tuple[list[tuple[int, bytes]], float]:
+    """What to write where in an Ogg Opus file whose positions contradict its packets, in order; nothing elsewhere.
+
+    And where the last page ends: libsndfile takes what is behind it, as a tag, for damage. Infinite where none says
+    that it is the last.
+    """
     streams: dict[bytes, _Stream] = {}
-    at = 0
+    at, ended = 0, False
     while (head := read(at, _HEAD))[:4] == b"OggS" and len(head) == _HEAD:
         sizes = read(at + _HEAD, head[_SEGMENTS])
         body = read(at + _HEAD + len(sizes), sum(sizes))
         streams.setdefault(head[_SERIAL : _SERIAL + 4], _Stream()).take(at, head, sizes, body)
         at += _HEAD + len(sizes) + len(body)
+        ended = bool(head[_FLAGS] & _LAST)
     wrong = [stream for stream in streams.values() if stream.contradicts_itself()]
-    return sorted(change for stream in wrong for change in stream.corrections())
+    return sorted(change for stream in wrong for change in stream.corrections()), at if ended else math.inf
 
 
 def duration(packet: bytes) -> int:

@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +102,8 @@ def open_source(
     if isinstance(source, np.ndarray):
         yield _open_array(source, rate, max_seconds, max_samples)
         return
+    if not (isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) or _is_binary_file(source)):
+        raise AudioError(f"audio of type {type(source).__name__}; expected a path, bytes, a binary file or an array")
     if rate is not None:
         raise SettingError(f"rate={rate} for a file, which says its own; expected a rate with an array only")
     if isinstance(source, bytes | bytearray | memoryview):
@@ -109,11 +111,13 @@ def open_source(
     elif isinstance(source, str | os.PathLike):
         with _open_path(source) as file:
             yield _of_file(file, os.fspath(source), max_seconds, max_samples)
-    elif hasattr(source, "read") and hasattr(source, "seek"):
+    else:
         name = getattr(source, "name", None)
         yield _of_file(source, name if isinstance(name, str) else "file object", max_seconds, max_samples)
-    else:
-        raise AudioError(f"audio of type {type(source).__name__}; expected a path, bytes, a binary file or an array")
+
+
+def _is_binary_file(source: object) -> TypeGuard[BinaryIO]:
+    return hasattr(source, "read") and hasattr(source, "seek")
 
 
 def _of_file(file: BinaryIO, name: str, max_seconds: float, max_samples: float) -> Opened:
@@ -123,6 +127,8 @@ def _of_file(file: BinaryIO, name: str, max_seconds: float, max_samples: float) 
 def _open_array(samples: npt.NDArray[Any], rate: int | None, max_seconds: float, max_samples: float) -> Opened:
     if rate is None:
         raise SettingError("an array of samples without its rate; expected rate= in Hz")
+    if not isinstance(rate, int | float | np.integer | np.floating):
+        raise SettingError(f"rate={rate!r} of an array; expected a number, in Hz")
     if samples.ndim not in (1, 2):
         raise AudioError(f"array of shape {samples.shape}; expected [n] or [n, channels]")
     pcm.check_type(samples)

@@ -219,6 +219,20 @@ def test_chunks_around_the_data_are_not_audio() -> None:
         assert clip.warnings == ()
 
 
+@pytest.mark.parametrize("tail", [bytes(5000), b"TAG" + bytes(125), b"\xff" * 4000, b"<html>" * 999])
+@pytest.mark.parametrize(
+    ("format", "subtype"),
+    [("FLAC", "PCM_16"), ("OGG", "OPUS"), ("OGG", "VORBIS"), ("MP3", None), ("WAV", "PCM_16"), ("AIFF", "PCM_16")],
+)
+def test_what_follows_the_end_of_a_file_as_a_tag_does_is_no_sound(
+    format: str, subtype: str | None, tail: bytes
+) -> None:
+    file = encode(tone(1000), format=format, subtype=subtype)
+    whole = load(file + tail)
+    assert np.array_equal(whole.samples, load(file).samples)
+    assert whole.warnings == ()
+
+
 def test_half_a_sample_at_the_end_is_dropped() -> None:
     assert np.array_equal(load(wav(SECOND[:-1])).samples, load(wav(SECOND)).samples[:-1])
 
@@ -544,6 +558,10 @@ def test_an_array_needs_a_rate_and_a_file_says_its_own() -> None:
         load(wav(SECOND), rate=8_000)
     with pytest.raises(AudioError, match="sample rate of 100 Hz"):
         load(np.zeros(9, np.float32), rate=100)
+    with pytest.raises(SettingError, match="rate='16000' of an array; expected a number"):
+        load(np.zeros(9, np.float32), rate="16000")  # type: ignore[arg-type]
+    with pytest.raises(AudioError, match="audio of type list; expected a path, bytes, a binary file or an array"):
+        load([0.0, 0.1], rate=16_000)  # type: ignore[arg-type]
 
 
 # --- Long files -------------------------------------------------------------------------------------------------------
