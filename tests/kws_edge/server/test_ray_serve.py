@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from live_server import KEY, free_port
+from live_server import KEY, PATIENT, free_port
 from made_audio import speech, tone, wav
 from paths import ROOT
 from tiny_model import TONES, save
@@ -58,7 +58,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_both_replicas_answer_clips_and_streams_and_have_limits_of_their_own(url: str, tmp_path: Path) -> None:
     headers = {"X-API-Key": KEY}
     instances: set[str] = set()
-    with httpx.Client(base_url=url, headers=headers, timeout=20) as http:
+    with httpx.Client(base_url=url, headers=headers, timeout=PATIENT) as http:
         while len(instances) < 2:
             instances.add(http.get("/health/ready").json()["instance"])
         for label, hertz in TONES.items():
@@ -72,17 +72,17 @@ def test_both_replicas_answer_clips_and_streams_and_have_limits_of_their_own(url
     heard: set[str] = set()
     while heard < instances:
         with connect(f"ws://{urlsplit(url).netloc}/v1/stream", additional_headers=headers) as ws:
-            heard.add(json.loads(ws.recv(timeout=10))["instance"])
+            heard.add(json.loads(ws.recv(timeout=PATIENT))["instance"])
     assert heard == instances
 
 
 def test_a_message_over_the_limit_ends_its_stream(url: str) -> None:
     with connect(f"ws://{urlsplit(url).netloc}/v1/stream", additional_headers={"X-API-Key": KEY}) as ws:
-        ws.recv(timeout=10)
+        ws.recv(timeout=PATIENT)
         ws.send(bytes(5000))
-        assert json.loads(ws.recv(timeout=10))["problem"]["type"].endswith(":too-large")
+        assert json.loads(ws.recv(timeout=PATIENT))["problem"]["type"].endswith(":too-large")
         with pytest.raises(ConnectionClosed):
-            ws.recv(timeout=10)
+            ws.recv(timeout=PATIENT)
         assert ws.close_code == 1009
 
 
