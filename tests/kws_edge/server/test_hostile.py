@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,16 @@ def frame(opcode: int, data: bytes, *, final: bool = True) -> bytes:
     if size < 65_536:
         return struct.pack(">BBH", first, 0x80 | 126, size) + bytes(4) + data
     return struct.pack(">BBQ", first, 0x80 | 127, size) + bytes(4) + data
+
+
+def seconds(count: int, ask: Callable[[], httpx.Response]) -> list[float]:
+    """How long each of some requests takes; alone, how fast this machine is, to which other times are compared."""
+    took = []
+    for _ in range(count):
+        began = time.monotonic()
+        assert ask().status_code == 200
+        took.append(time.monotonic() - began)
+    return took
 
 
 # Web pages
@@ -307,18 +318,15 @@ def test_what_is_put_back_is_the_next_of_its_client() -> None:
 
 def test_a_message_of_many_hops_leaves_turns_for_others(path: Path) -> None:
     with live_server(path, workers=1, idle_timeout=300) as server:
+        alone = seconds(5, lambda: server.post("/v1/classify", content=CLIP, headers=WAV))
         with contextlib.ExitStack() as stack:
             for _ in range(4):
                 sock = stack.enter_context(stream(server, b"?rate=4000&hop=0.01"))
                 noise = np.random.default_rng(0).integers(-9000, 9000, 2**17 - 8).astype("<i2").tobytes()
                 threading.Thread(target=lambda s=sock, n=noise: s.sendall(frame(2, n)), daemon=True).start()
             time.sleep(0.3)
-            longest = 0.0
-            for _ in range(5):
-                began = time.monotonic()
-                assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
-                longest = max(longest, time.monotonic() - began)
-        assert longest < 2, f"{longest:.1f} s for a clip beside them"
+            beside = seconds(5, lambda: server.post("/v1/classify", content=CLIP, headers=WAV))
+        assert max(beside) < 2 + 20 * max(alone)
 
 
 # Connections
@@ -489,7 +497,7 @@ def test_pings_of_one_that_reads_nothing_do_not_fill_the_memory(path: Path) -> N
 
 
 def test_a_flood_of_empty_messages_leaves_turns_for_others(server: httpx.Client) -> None:
-    server.get("/health/live")
+    alone = seconds(20, lambda: server.get("/health/live"))
     with stream(server) as sock:
         done = threading.Event()
 
@@ -500,25 +508,17 @@ def test_a_flood_of_empty_messages_leaves_turns_for_others(server: httpx.Client)
 
         thread = threading.Thread(target=flood, daemon=True)
         thread.start()
-        seconds = []
-        for _ in range(20):
-            began = time.monotonic()
-            server.get("/health/live")
-            seconds.append(time.monotonic() - began)
+        beside = seconds(20, lambda: server.get("/health/live"))
         done.set()
-    assert np.median(seconds) < 0.5
+    assert np.median(beside) < 0.5 + 20 * np.median(alone)
 
 
 def test_tens_of_thousands_of_tiny_messages_at_once_leave_turns_for_others(server: httpx.Client) -> None:
-    server.get("/health/live")
+    alone = seconds(20, lambda: server.get("/health/live"))
     with stream(server) as sock:
         threading.Thread(target=lambda: sock.sendall(frame(2, bytes(2)) * 30_000), daemon=True).start()
-        seconds = []
-        for _ in range(20):
-            began = time.monotonic()
-            server.get("/health/live")
-            seconds.append(time.monotonic() - began)
-    assert np.median(seconds) < 0.5
+        beside = seconds(20, lambda: server.get("/health/live"))
+    assert np.median(beside) < 0.5 + 20 * np.median(alone)
 
 
 def test_messages_of_all_streams_of_a_client_have_one_pace() -> None:
