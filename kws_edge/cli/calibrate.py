@@ -62,7 +62,12 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
     help="Uncertainty to try; repeatable. With both, both must be low.",
 )
 @click.option(
-    "--alone/--no-alone", default=True, show_default=True, help="Also try looser thresholds for words between pauses."
+    "--crowding",
+    type=click.FloatRange(0, 20),
+    multiple=True,
+    default=(0.0, 8.0),
+    show_default=True,
+    help="How much surer within sound as loud; repeatable.",
 )
 @click.option("--per-label", is_flag=True, help="Also try thresholds of their own for the words; read below first.")
 @click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
@@ -82,7 +87,7 @@ def calibrate(
     snr: tuple[float, ...],
     smoothing: tuple[float, ...],
     scores: tuple[StreamScore, ...],
-    alone: bool,
+    crowding: tuple[float, ...],
     per_label: bool,
     hop: float,
     seed: int,
@@ -117,9 +122,10 @@ def calibrate(
     lasts an hour, and 17 if it lasts 13 minutes. To show 0.5 an hour takes 7.4 hours. Where yours are too short for
     the limit, the command says so, and the copy too; the threshold is then the best guess that they allow.
 
-    A command is said on its own, between two pauses; speech goes on. So words on their own may be less sure at the same
-    number of false accepts, which finds more of them in a quiet room. What then fires are single words of other talk:
-    have some among the negatives. --no-alone leaves that out.
+    A command is said on its own; speech goes on. With --crowding a word must be surer for each second, of the last 2.5,
+    in which there was other sound as loud, and may be less sure on its own: more is found at the same number of false
+    accepts, in quiet and over sound that is less loud than the words. What then fires are single words of other talk:
+    have some among the negatives. Choose it yourself with, say, --crowding 3; 0 leaves it out.
 
     --per-label shares the limit out among the words, so that one that fires by mistake more often than the rest does
     not hold them down. It takes hours of negatives to tell chance from habit: on minutes of speech it found more and
@@ -140,20 +146,26 @@ def calibrate(
         check_name(plot)
     sought = chosen_labels(word_list(words), loaded.labels)
     chosen_words = None if words is None else sought
-    bases = [StreamSettings({"entropy": 1.0}, smoothing=seconds) for seconds in smoothing]
+    bases = [
+        StreamSettings({"entropy": 1.0}, smoothing=seconds, crowding=surer)
+        for seconds, surer in product(smoothing, crowding)
+    ]
     clips = draw([clip for clip in spoken(positives, listed) if clip[0] in sought], count, seed)
     if not clips:
         raise SettingError(f"no word of the model in {positives}; expected folders {', '.join(sought)}")
     with_words, without = _trace(loaded, clips, negatives, snr, hop, seed)
     sets = [SCORES if score == "both" else (score,) for score in scores]
-    candidates = [calibration.candidates(metadata, with_words, without, names, chosen_words) for names in sets]
-    with bar("thresholds", (1 + alone) * len(smoothing) * sum(map(len, candidates))) as step:
+    tries = [
+        (calibration.candidates(metadata, with_words, without, base, names, chosen_words), base)
+        for base, names in product(bases, sets)
+    ]
+    with bar("thresholds", sum(len(thresholds) for thresholds, _ in tries)) as step:
+        until = _SHOWN * max(limit, 1)
         tried = list(
             calibration.sweep(
-                metadata, with_words, without, product(candidates, bases), limit, chosen_words,
-                alone=alone, own=per_label, until=_SHOWN * max(limit, 1), progress=step,
+                metadata, with_words, without, tries, chosen_words, own=per_label, until=until, progress=step
             )
-        )  # fmt: skip
+        )
     chosen = _choose(tried, limit, shown=not as_json)
     curve = calibration.frontier(next(points for points in tried if any(point is chosen for point in points)))
     best = [calibration.best(points, limit) for points in tried]
@@ -169,7 +181,12 @@ def calibrate(
         "seed": seed,
         "positives": {"clips": len(clips), "from": short_name(str(listed or positives)), "snr": [None, *snr]},
         "negatives": {stream.name: {"seconds": stream.seconds} for stream in without},
-        "tried": {"smoothing": list(smoothing), "score": list(scores), "alone": alone, "per_label": per_label},
+        "tried": {
+            "smoothing": list(smoothing),
+            "score": list(scores),
+            "crowding": list(crowding),
+            "per_label": per_label,
+        },
         "words": chosen.words.to_dict(),
         "false_accepts_per_hour": {n: r.false_accepts_per_hour._asdict() for n, r in chosen.negatives.items()},
     }
@@ -264,8 +281,7 @@ def _up_to(settings: "StreamSettings") -> str:
     for score, threshold in settings.thresholds.items():
         values = sorted({threshold, *(own[score] for own in settings.labels.values() if score in own)})
         shown.append(f"{score} " + " to ".join(f"{value:.4g}" for value in dict.fromkeys((values[0], values[-1]))))
-    alone = " and ".join(f"{score} {threshold:.4g}" for score, threshold in settings.alone.items())
-    return " and ".join(shown) + (f", alone {alone}" if alone else "")
+    return " and ".join(shown) + (f", crowding {settings.crowding:g}" if settings.crowding else "")
 
 
 def _unshown(chosen: "Point", limit: float) -> list[str]:

@@ -81,12 +81,11 @@ def _stream(metadata: "Metadata") -> list[str]:
 
     settings = StreamSettings.of(metadata)
     limits = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.thresholds.items())
-    alone = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.alone.items())
-    limits += f" (on their own {alone})" if alone else ""
     own = f", {len(settings.labels)} words with thresholds of their own" if settings.labels else ""
     about = (metadata.stream or {}).get("calibration")
     about = about if isinstance(about, Mapping) else {}
-    lines = [f"  stream       {limits}{own}, smoothing {settings.smoothing:g} s"]
+    crowding = f", crowding {settings.crowding:g}" if settings.crowding else ""
+    lines = [f"  stream       {limits}{own}, smoothing {settings.smoothing:g} s{crowding}"]
     if "limit" in about:
         least = f"; they show at most {about['shown']:.1f}" if "shown" in about else ""
         shown = "" if about.get("limit_shown", True) else f", which the negatives are too short to show{least}"

@@ -14,9 +14,11 @@ end, a score is above its threshold by `hysteresis` of the way to 1, or another 
 closer than `refractory` seconds. An accepted label outside the chosen words gives no event. A label that begins
 with an underscore (`_unknown_`) is no word, and never accepted.
 
-Words on their own: a command is said alone, speech goes on. Where the sound since a pause of `PAUSE` lasted at most
-`ALONE_LONGEST` and was followed by `ALONE_PAUSE` of quiet, its least uncertain hop need only hold the thresholds
-`alone`, which may be looser. That answers later than the first accepted hop would, by no more than the quiet.
+Crowding: a command is said on its own, speech goes on. Crowded are the hops of the last `CROWD_SPAN` that are `SPEECH`
+above the noise floor and no more than `CROWD_LEVEL` below the loudest of the last `CROWD_RECENT`: about as loud as what
+has just been said, so a radio in the background is none. What they last beyond `CROWD_FREE`, which a word needs itself,
+up to `CROWD_MOST`, is multiplied by `crowding` and added to the logit of each score, log(s / (1 - s)), before it is
+compared with its threshold. So within running speech a word must be surer. It answers no later for that.
 
 Abstentions: sound that is `SPEECH` above the noise floor makes an episode, which ends with a pause of `PAUSE`. If it
 lasted as long as an utterance may (`MIN_SPEECH` to `MAX_SPEECH`) and no label was accepted in it, there is one event
@@ -28,6 +30,7 @@ only those are left out of which the guess is a word outside the chosen ones tha
 """
 
 import math
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -48,22 +51,29 @@ from kws_edge.stream.trace import Hops
 SPEECH: Final = 9.0  # dB above the noise floor
 MIN_SPEECH, MAX_SPEECH = 0.2, 3.0  # s
 PAUSE: Final = 0.6  # s
-ALONE_LONGEST, ALONE_PAUSE = 1.3, 0.3  # s
+CROWD_SPAN, CROWD_RECENT = 2.5, 1.0  # s
+CROWD_LEVEL: Final = 8.0  # dB
+CROWD_FREE, CROWD_MOST = 0.4, 1.0  # s
 
 _ROUNDING = 1e-6  # s; durations are differences of times in float64
 
 
 class Smoothed(NamedTuple):
-    """What is decided by, at one hop: the best label's index, p̂ float32 [K], and the two scores."""
+    """What is decided by, at one hop: the best label's index, p̂ float32 [K], the two scores, and how crowded it is.
+
+    That is what the odds of the scores are multiplied by, 1 where a word is on its own.
+    """
 
     guess: int
     probability: F32
     vacuity: float
     entropy: float
+    odds: float = 1.0
 
     def score(self, name: str) -> float:
-        """The one of this name, of `metadata.SCORES`."""
-        return self.vacuity if name == "vacuity" else self.entropy
+        """What is compared with the threshold of this name, of `metadata.SCORES`."""
+        u = self.vacuity if name == "vacuity" else self.entropy
+        return u if self.odds == 1 else u * self.odds / (u * self.odds + 1 - u)
 
 
 @dataclass(slots=True)
@@ -115,11 +125,12 @@ class Decision:
         self._chosen = [words is None or label in words for label in self._labels]
         self._is_word = [is_word(label) for label in self._labels]
         self._limits = [_limits(settings, label) for label in self._labels]
-        self._alone = [(score, float(np.float32(threshold))) for score, threshold in settings.alone.items()]
         self._probability = float(np.float32(settings.probability))
         self._first_score = next(iter(settings.thresholds))
         self._smooth = max(1, round(settings.smoothing / hop))
         self._rearm = max(1, round(settings.rearm / hop))
+        self._levels = deque[float](maxlen=max(1, round(CROWD_RECENT / hop)))
+        self._speech = deque[float](maxlen=max(1, round(CROWD_SPAN / hop)))
         self.reset()
 
     def reset(self) -> None:
@@ -130,6 +141,8 @@ class Decision:
         self._word = -1  # that of the last event
         self._event_time = -math.inf
         self._episode: _Episode | None = None
+        self._levels.clear()
+        self._speech.clear()
         self.last: Smoothed | None = None
 
     def gap(self) -> None:
@@ -140,18 +153,21 @@ class Decision:
 
     def step(self, hops: Hops) -> list[Event]:
         """The events of the next hops."""
-        events: list[Event] = []
+        return [event for events, _ in self.each(hops) for event in events]
+
+    def each(self, hops: Hops) -> Iterator[tuple[list[Event], Smoothed]]:
+        """The events of each of the next hops, and what they were decided by."""
         columns = (hops.time, hops.level, hops.noise, hops.clipped, hops.heard)
         rows = zip(self._smoothed(hops.alpha, hops.vacuity), *(column.tolist() for column in columns), strict=True)
         for now, time, level, noise, clipped, heard in rows:
-            events += self._decide(now, time, clipped=clipped, speech=level > noise + SPEECH, heard=heard)
-        return events
+            yield self._decide(now, time, level, clipped=clipped, speech=level > noise + SPEECH, heard=heard)
 
     def step_one(self, hop: Hop, alpha: F32, vacuity: F32) -> list[Event]:
         """The events of the next hop, with what the network says of it, or no evidence: float32 [1, K] and [1]."""
         (now,) = self._smoothed(alpha, vacuity)
-        speech = hop.level > hop.noise + SPEECH
-        return self._decide(now, hop.time, clipped=hop.clipped, speech=speech, heard=hop.frames is not None)
+        speech, heard = hop.level > hop.noise + SPEECH, hop.frames is not None
+        events, _ = self._decide(now, hop.time, hop.level, clipped=hop.clipped, speech=speech, heard=heard)
+        return events
 
     def _smoothed(self, alpha: F32, vacuity: F32) -> Iterator[Smoothed]:
         """What to decide by at each of n hops; each by the same additions in the same order however they come."""
@@ -168,45 +184,37 @@ class Decision:
         p, u = means[:, :K], means[:, K]
         return map(Smoothed, p.argmax(axis=-1).tolist(), p, u.tolist(), evidence.entropy_of(p).tolist())
 
-    def _decide(self, now: Smoothed, time: float, *, clipped: bool, speech: bool, heard: bool) -> list[Event]:
-        self.last = now
+    def _decide(
+        self, now: Smoothed, time: float, level: float, *, clipped: bool, speech: bool, heard: bool
+    ) -> tuple[list[Event], Smoothed]:
+        self.last = now = now._replace(odds=self._odds(level, speech=speech))
         best = now.guess
         accepted, released = self._is_word[best] and now.probability[best] >= self._probability, False
         for score, limit, release in self._limits[best]:
             u = now.score(score)
             accepted = accepted and u <= limit
             released = released or u > release
-        episode, found = self._episode, now if accepted else None
-        if episode:
-            self._keep_best(episode, now, heard=heard)
-            if not accepted and not speech and self._said_alone(episode, time):
-                found = episode.best
-            episode.accepted |= found is not None
+        if self._episode:
+            self._episode.accepted |= accepted
         event = self._follow(time, now, clipped=clipped, speech=speech, heard=heard)
         events = [event] if event else []
         self._released = self._released + 1 if released or best != self._word else 0
         self._armed = self._armed or self._released >= self._rearm
-        if found and self._armed and time - self._event_time >= self.settings.refractory - _ROUNDING:
-            self._armed, self._released, self._word, self._event_time = False, 0, found.guess, time
-            if self._chosen[found.guess]:
-                events.append(self._event(found, time, self._episode or episode, None))
-        return events
+        if accepted and self._armed and time - self._event_time >= self.settings.refractory - _ROUNDING:
+            self._armed, self._released, self._word, self._event_time = False, 0, best, time
+            if self._chosen[best]:
+                events.append(self._event(now, time, self._episode, None))
+        return events, now
 
-    def _said_alone(self, episode: _Episode, time: float) -> bool:
-        """Whether the sound that has ended was a word on its own, as sure as that has to be."""
-        best = episode.best
-        if not self._alone or episode.accepted or best is None or not self._is_word[best.guess]:
-            return False
-        quiet, length = time - episode.last, episode.last - episode.start
-        if quiet < ALONE_PAUSE - _ROUNDING or length > ALONE_LONGEST + _ROUNDING:
-            return False
-        sure = all(best.score(score) <= limit for score, limit in self._alone)
-        return sure and bool(best.probability[best.guess] >= self._probability)
-
-    def _keep_best(self, episode: _Episode, now: Smoothed, *, heard: bool) -> None:
-        score = self._first_score
-        if heard and (episode.best is None or now.score(score) < episode.best.score(score)):
-            episode.best = now
+    def _odds(self, level: float, *, speech: bool) -> float:
+        """How crowded the next hop is."""
+        if not self.settings.crowding:
+            return 1.0
+        self._levels.append(level)
+        self._speech.append(level if speech else -math.inf)
+        least = max(self._levels) - CROWD_LEVEL
+        seconds = self.hop * sum(map(least.__lt__, self._speech)) - CROWD_FREE
+        return math.exp(self.settings.crowding * min(max(seconds, 0.0), CROWD_MOST))
 
     def _follow(self, time: float, now: Smoothed, *, clipped: bool, speech: bool, heard: bool) -> Event | None:
         """Carry the episode on; its abstention where it ends without a word."""
@@ -225,7 +233,9 @@ class Decision:
         if episode:
             episode.last = time if speech else episode.last
             episode.clipped |= clipped
-            self._keep_best(episode, now, heard=heard)
+            score = self._first_score
+            if heard and (episode.best is None or now.score(score) < episode.best.score(score)):
+                episode.best = now
         return event
 
     def _asked_for(self, smoothed: Smoothed) -> bool:

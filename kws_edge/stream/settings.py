@@ -14,6 +14,8 @@ from kws_edge.text import shortened
 MAX_SMOOTHING: Final = 0.9
 """Seconds; shorter than a window: a mean over more would be of windows that have nothing in common."""
 
+MAX_CROWDING: Final = 20.0
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
@@ -23,13 +25,13 @@ class StreamSettings:
     ----------
     thresholds : score → the highest uncertainty that is accepted; where there are two, both must hold.
     labels : label → thresholds that replace those above for that label.
-    alone : thresholds, of the same scores, for a word between two pauses, said on its own; looser than the others, or
-        none. A file from before they came has none.
     probability : the least p̂ that is accepted, 0 to 1.
     smoothing : over how long the windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
     hysteresis : how far, of the way from its threshold to 1, a score must rise to arm the decision again, 0 to 1.
     rearm : for how long it must stay there, or another label be the best, 0 to 10.
     refractory : the least time between events, 0 to 60.
+    crowding : how much surer a word must be within sound that is as loud, such as running speech, 0 (no surer) to 20:
+        added to the logit of its scores for each second of such sound lately. A file from before it came has 0.
 
     Examples
     --------
@@ -49,7 +51,7 @@ class StreamSettings:
     hysteresis: float = 0.25
     rearm: float = 0.3
     refractory: float = 0.8
-    alone: Mapping[str, float] = field(default_factory=dict)
+    crowding: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, with a SettingError that names the field."""
@@ -62,30 +64,25 @@ class StreamSettings:
                 )
             for score, threshold in thresholds.items():
                 _check(f"{name}.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
-        if not isinstance(self.alone, Mapping) or self.alone.keys() not in (set(), self.thresholds.keys()):
-            raise SettingError(
-                f"stream settings: alone={self.alone!r}; expected none, or thresholds for {', '.join(self.thresholds)}"
-            )
-        for score, threshold in self.alone.items():
-            _check(f"alone.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
         for label, thresholds in self.labels.items():
             if thresholds.keys() - self.thresholds.keys():
                 raise SettingError(
                     f"stream settings: {label}={dict(thresholds)}; expected scores among {', '.join(self.thresholds)}"
                 )
         ranges = {"probability": 1, "smoothing": MAX_SMOOTHING, "hysteresis": 1, "rearm": 10, "refractory": 60}
+        ranges["crowding"] = MAX_CROWDING
         for name, most in ranges.items():
             _check(name, getattr(self, name), 0, most)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         labels = {label: dict(thresholds) for label, thresholds in self.labels.items()}
-        return asdict(replace(self, thresholds=dict(self.thresholds), labels=labels, alone=dict(self.alone)))
+        return asdict(replace(self, thresholds=dict(self.thresholds), labels=labels))
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "StreamSettings":
         """Rebuild from `to_dict`. Raises SettingError for a missing, unknown or impossible setting."""
-        settings = {"alone": {}, **settings}  # a file from before they came has none
+        settings = {"crowding": 0.0, **settings}
         check_names("stream settings", settings, [f.name for f in fields(cls)])
         return cls(**settings)
 
@@ -116,7 +113,7 @@ class StreamSettings:
                 return calibrated
         scores = SCORES if score == "both" else (score or metadata.score,)
         thresholds = {s: metadata.threshold(s, DEFAULT_TARGET if target is None else target).threshold for s in scores}
-        return replace(calibrated, thresholds=thresholds, labels={}, alone={}) if calibrated else cls(thresholds)
+        return replace(calibrated, thresholds=thresholds, labels={}) if calibrated else cls(thresholds)
 
     @classmethod
     def after_wake(cls, metadata: Metadata) -> "StreamSettings":

@@ -13,9 +13,9 @@ recordings (`assess`).
     model = KeywordModel.load()
     clips = [(word, path) for word in ("yes", "no") for path in Path("my_words", word).glob("*.wav")]
     said, quiet = [trace_words(model, clips)], [trace_negatives(model, "my_room")]
-    thresholds = candidates(model.metadata, said, quiet, ["entropy"])
-    bases = [(thresholds, StreamSettings({"entropy": 1.0}, smoothing=seconds)) for seconds in (0.3, 0.5)]
-    best = choose(list(sweep(model.metadata, said, quiet, bases, 1.0)), 1.0)
+    bases = [StreamSettings({"entropy": 1.0}, smoothing=0.3, crowding=surer) for surer in (0, 8)]
+    tries = [(candidates(model.metadata, said, quiet, base, ["entropy"]), base) for base in bases]
+    best = choose(list(sweep(model.metadata, said, quiet, tries)), 1.0)
     spotter = Spotter(model, settings=best.settings)
 """
 

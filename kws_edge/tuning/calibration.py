@@ -14,11 +14,10 @@ import numpy as np
 
 from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
-from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.score import Score
-from kws_edge.stream.decision import decide
+from kws_edge.stream.decision import Decision, decide
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.trace import Hops, trace
@@ -27,9 +26,6 @@ from kws_edge.tuning.soundscape import Word
 
 CANDIDATES: Final = 24
 """Half of the thresholds that are tried for each score and smoothing: enough for steps of 4 % of the words."""
-ALONE_SHARE: Final = 0.4
-"""Of the false accepts that are allowed, those left to words that are not said on their own, where these get thresholds
-of their own. From 0.3 to 0.6 made little difference."""
 PRIOR: Final = 5.0
 """False accepts that every label is taken to have had before any was seen (`per_label`)."""
 PRICES: Final = 40
@@ -79,9 +75,9 @@ class Point:
     >>> model = KeywordModel.load()
     >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
     >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
-    >>> thresholds = candidates(model.metadata, said, quiet, ["entropy"])
-    >>> tries = [(thresholds, StreamSettings({"entropy": 1.0}, smoothing=0.3))]
-    >>> point = choose(list(sweep(model.metadata, said, quiet, tries, 1.0)), 1.0)
+    >>> base = StreamSettings({"entropy": 1.0}, smoothing=0.3)
+    >>> tries = [(candidates(model.metadata, said, quiet, base, ["entropy"]), base)]
+    >>> point = choose(list(sweep(model.metadata, said, quiet, tries)), 1.0)
     >>> point.words.hits, point.miss_rate, point.false_accepts_per_hour
     (1, 0.0, 0.0)
     """
@@ -173,18 +169,20 @@ def candidates(
     metadata: Metadata,
     positives: Sequence[Traced],
     negatives: Sequence[Traced],
+    settings: StreamSettings,
     scores: Sequence[Score],
     words: Collection[str] | None = None,
 ) -> list[dict[str, float]]:
     """Thresholds worth trying, rising: at most 2 CANDIDATES + 1, each for all of the scores.
 
-    Half of them are spread evenly over the scores of windows with words, which moves the misses; half over the lowest
+    Half of them are spread evenly over the scores of hops at words, which moves the misses; half over the lowest
     scores where no word is said, ever closer to the lowest, which moves the false accepts. The first accepts nothing
-    that was seen without words. A second score gets the threshold that accepts as many windows with words as the first.
+    that was seen without words. A second score gets the threshold that accepts as many hops at words as the first.
 
     Parameters
     ----------
-    words : the labels that give events; windows in which another is the best do not count. None for all.
+    settings : all but the thresholds.
+    words : the labels that give events; hops at which another is the best do not count. None for all.
 
     Raises
     ------
@@ -193,23 +191,25 @@ def candidates(
     Examples
     --------
     >>> from pathlib import Path
-    >>> from kws_edge import KeywordModel
+    >>> from kws_edge import KeywordModel, StreamSettings
     >>> from kws_edge.tuning import candidates, trace_negatives, trace_words
     >>> model = KeywordModel.load()
     >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
     >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
-    >>> thresholds = candidates(model.metadata, said, quiet, ["entropy"])
+    >>> thresholds = candidates(model.metadata, said, quiet, StreamSettings({"entropy": 1.0}), ["entropy"])
     >>> thresholds == sorted(thresholds, key=lambda t: t["entropy"])
     True
     """
     wanted = np.array([label in (metadata.labels if words is None else words) for label in metadata.labels])
+    recordings = (*positives, *negatives)
+    smoothed = {r: [now for _, now in Decision(metadata, settings, r.hops.hop).each(r.hops)] for r in recordings}
 
-    def windows(recordings: Sequence[Traced], score: Score, *, at_words: bool) -> F32:
+    def hops_of(some: Sequence[Traced], score: Score, *, at_words: bool) -> F32:
         found = [np.empty(0, np.float32)]
-        for recording in recordings:
+        for recording in some:
             hops = recording.hops
-            values = hops.vacuity if score == "vacuity" else evidence.entropy(hops.alpha)
-            chosen = hops.heard & wanted[hops.alpha.argmax(axis=-1)]
+            values = np.array([now.score(score) for now in smoothed[recording]], np.float32)
+            chosen = hops.heard & wanted[[now.guess for now in smoothed[recording]]]
             near = np.zeros(len(hops), np.bool_)
             for word in recording.words:
                 span = (word.end, word.end + 0.5) if at_words else (word.start, word.end + 1.0)  # whole, or in part
@@ -218,7 +218,7 @@ def candidates(
         return np.sort(np.concatenate(found))
 
     leading, *others = scores
-    with_words, without = windows(positives, leading, at_words=True), windows(negatives, leading, at_words=False)
+    with_words, without = hops_of(positives, leading, at_words=True), hops_of(negatives, leading, at_words=False)
     if not len(with_words):
         raise SettingError(
             "none of the words is the most probable where it is said; expected recordings of words that the "
@@ -232,7 +232,7 @@ def candidates(
     accepted = np.searchsorted(with_words, thresholds, side="right") / len(with_words)
     columns: dict[str, F32] = {leading: thresholds}
     for score in others:
-        columns[score] = np.quantile(windows(positives, score, at_words=True), accepted)
+        columns[score] = np.quantile(hops_of(positives, score, at_words=True), accepted)
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -245,7 +245,6 @@ def trade_off(
     thresholds: Iterable[Mapping[str, float]],
     words: Collection[str] | None = None,
     *,
-    alone: bool = False,
     until: float = math.inf,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Point]:
@@ -254,8 +253,7 @@ def trade_off(
     Parameters
     ----------
     positives, negatives : recordings with words, and without.
-    settings : all but the thresholds, which are replaced; those of single labels and of words on their own are dropped.
-    alone : replace those of words on their own instead, and keep the others.
+    settings : all but the thresholds, which are replaced; those of single labels are dropped.
     thresholds : rising, as `candidates` gives them.
     words : the labels that give events; None for all.
     until : false accepts per hour after which the rest is left out: what is beyond interests nobody.
@@ -271,41 +269,10 @@ def trade_off(
     points: list[Point] = []
     for candidate in thresholds:
         if not points or points[-1].false_accepts_per_hour <= until:
-            changed = replace(settings, thresholds=dict(candidate), labels={}, alone={})
-            if alone:
-                changed = replace(settings, alone=dict(candidate))
+            changed = replace(settings, thresholds=dict(candidate), labels={})
             points.append(weigh(metadata, positives, negatives, changed, words))
         progress()
     return points
-
-
-def said_alone(
-    metadata: Metadata,
-    positives: Sequence[Traced],
-    negatives: Sequence[Traced],
-    points: Sequence[Point],
-    limit: float,
-    words: Collection[str] | None = None,
-    *,
-    until: float = math.inf,
-    progress: Callable[[], None] = lambda: None,
-) -> list[Point]:
-    """Give words that are said on their own looser thresholds, for a part of the false accepts that are allowed.
-
-    The others keep the best thresholds of the points that hold `ALONE_SHARE` of the limit, or the strictest.
-
-    Parameters
-    ----------
-    points : what one `trade_off` gave, thresholds rising.
-    """
-    base = best(points, ALONE_SHARE * limit) or points[0]
-    leading = next(iter(base.settings.thresholds))
-    looser = [
-        p.settings.thresholds for p in points if p.settings.thresholds[leading] > base.settings.thresholds[leading]
-    ]
-    return trade_off(
-        metadata, positives, negatives, base.settings, looser, words, alone=True, until=until, progress=progress
-    )
 
 
 def sweep(
@@ -313,10 +280,8 @@ def sweep(
     positives: Sequence[Traced],
     negatives: Sequence[Traced],
     tries: Iterable[tuple[Sequence[Mapping[str, float]], StreamSettings]],
-    limit: float,
     words: Collection[str] | None = None,
     *,
-    alone: bool = True,
     own: bool = False,
     until: float = math.inf,
     progress: Callable[[], None] = lambda: None,
@@ -326,7 +291,7 @@ def sweep(
     Parameters
     ----------
     tries : thresholds, rising, and the settings to which they belong.
-    alone, own : try thresholds for words on their own, and for single labels, too.
+    own : try thresholds for single labels, too.
 
     Examples
     --------
@@ -336,18 +301,14 @@ def sweep(
     >>> model = KeywordModel.load()
     >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
     >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
-    >>> thresholds = candidates(model.metadata, said, quiet, ["entropy"])
-    >>> tries = [(thresholds, StreamSettings({"entropy": 1.0}, smoothing=seconds)) for seconds in (0.3, 0.5)]
-    >>> len(list(sweep(model.metadata, said, quiet, tries, 1.0, alone=False)))
+    >>> bases = [StreamSettings({"entropy": 1.0}, smoothing=seconds) for seconds in (0.3, 0.5)]
+    >>> tries = [(candidates(model.metadata, said, quiet, base, ["entropy"]), base) for base in bases]
+    >>> len(list(sweep(model.metadata, said, quiet, tries)))
     2
     """
     for thresholds, base in tries:
         points = trade_off(metadata, positives, negatives, base, thresholds, words, until=until, progress=progress)
         yield points
-        if alone and (
-            looser := said_alone(metadata, positives, negatives, points, limit, words, until=until, progress=progress)
-        ):
-            yield looser
         if own:
             yield [weigh(metadata, positives, negatives, settings, words) for settings in per_label(points)]
 
@@ -396,7 +357,7 @@ def choose(curves: Sequence[Iterable[Point]], false_accepts_per_hour: float) -> 
 
     Longer smoothing answers later, and more thresholds are fitted to more chance; so of the curves that come within one
     standard error of the most hits, the one with the shortest smoothing is taken, of these one with the same thresholds
-    for all labels, and of these one without others for words on their own.
+    for all labels, and of these the one with the least crowding.
 
     Raises
     ------
@@ -410,9 +371,9 @@ def choose(curves: Sequence[Iterable[Point]], false_accepts_per_hour: float) -> 
     >>> model = KeywordModel.load()
     >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
     >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
-    >>> thresholds = candidates(model.metadata, said, quiet, ["entropy"])
-    >>> tries = [(thresholds, StreamSettings({"entropy": 1.0}, smoothing=0.3))]
-    >>> best = choose(list(sweep(model.metadata, said, quiet, tries, 1.0)), 1.0)
+    >>> base = StreamSettings({"entropy": 1.0}, smoothing=0.3)
+    >>> tries = [(candidates(model.metadata, said, quiet, base, ["entropy"]), base)]
+    >>> best = choose(list(sweep(model.metadata, said, quiet, tries)), 1.0)
     >>> Spotter(model, settings=best.settings).settings.smoothing
     0.3
     """
@@ -423,7 +384,7 @@ def choose(curves: Sequence[Iterable[Point]], false_accepts_per_hour: float) -> 
     most = max(found, key=lambda p: p.words.hits)
     least = most.words.hits - math.sqrt(most.words.hits * most.miss_rate)
     close = [p for p in found if p.words.hits >= least]
-    return min(close, key=lambda p: (p.settings.smoothing, bool(p.settings.labels), bool(p.settings.alone), *_order(p)))
+    return min(close, key=lambda p: (p.settings.smoothing, bool(p.settings.labels), p.settings.crowding, *_order(p)))
 
 
 def _cause(points: Sequence[Point], limit: float) -> str:

@@ -133,14 +133,10 @@ def on_streams(
     near = trace_stream(model, _quiet(held_out.near), "near-misses") if held_out.near else None
 
     told = list(settings.labels)
-    thresholds = calibration.candidates(metadata, with_words, without, (SCORE,), told)
-    curves = [
-        calibration.trade_off(
-            metadata, with_words, without, StreamSettings({SCORE: 1.0}, smoothing=smoothing), thresholds, told,
-            until=CURVE_UNTIL * max(1.0, settings.limit),
-        )
-        for smoothing in SMOOTHINGS
-    ]  # fmt: skip
+    bases = [StreamSettings({SCORE: 1.0}, smoothing=smoothing) for smoothing in SMOOTHINGS]
+    tries = [(calibration.candidates(metadata, with_words, without, base, (SCORE,), told), base) for base in bases]
+    until = CURVE_UNTIL * max(1.0, settings.limit)
+    curves = list(calibration.sweep(metadata, with_words, without, tries, told, until=until))
     try:
         point = calibration.choose(curves, settings.limit)
     except SettingError as error:

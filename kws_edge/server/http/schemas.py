@@ -133,7 +133,7 @@ class StreamDecision(_Schema):
     hysteresis: Fraction = Field(description="How far of the way to 1 a score must rise before a word can come again.")
     rearm: Seconds = Field(description="For how long it must stay there.")
     refractory: Seconds = Field(description="The least time between words.")
-    alone: dict[Score, Number] = Field(description="Thresholds for a word between two pauses; empty where the same.")
+    crowding: Number = Field(description="How much surer a word must be within sound that is as loud; 0 for no surer.")
 
 
 class ModelDescription(ModelSummary):

@@ -7,8 +7,11 @@ const SPEECH = 9; // dB above the noise floor
 const MIN_SPEECH = 0.2; // s
 const MAX_SPEECH = 3;
 const PAUSE = 0.6;
-const ALONE_LONGEST = 1.3;
-const ALONE_PAUSE = 0.3;
+const CROWD_SPAN = 2.5;
+const CROWD_RECENT = 1;
+const CROWD_LEVEL = 8; // dB
+const CROWD_FREE = 0.4; // s
+const CROWD_MOST = 1;
 const ROUNDING = 1e-6;
 
 // A label that begins with an underscore is a class that is not a word.
@@ -17,6 +20,11 @@ export const isWord = (label) => !label.startsWith("_");
 // Whether a word is more probable than chance, by a tenth: one that might have been meant.
 function standsOut({ guess, probability }, labels) {
   return isWord(guess) && Math.max(...probability) > 1 / labels.length + 0.1;
+}
+
+// What is compared with the threshold of a score.
+function crowded(score, { [score]: u, odds }) {
+  return odds === 1 ? u : (u * odds) / (u * odds + 1 - u);
 }
 
 export class Decision {
@@ -33,6 +41,8 @@ export class Decision {
     this.released = 0; // hops on end
     this.word = null; // that of the last event
     this.eventTime = -Infinity;
+    this.levels = []; // dB, of the last CROWD_RECENT
+    this.speech = []; // and of the last CROWD_SPAN, where there was speech
     this.episode = null; // {start, last, accepted, clipped, best}: sound above the noise floor
   }
 
@@ -43,37 +53,28 @@ export class Decision {
 
   // A hop, and what the network said of its window, {p, vacuity}, or null: {now, events}.
   step({ time, level, noise, clipped }, output) {
-    const now = this.average(output ?? this.nothing);
+    const now = { ...this.average(output ?? this.nothing), odds: this.oddsAt(level, level > noise + SPEECH) };
     const { accepted, released } = this.judge(now);
     const events = [];
-    const { episode } = this;
-    let found = accepted ? now : null;
-    if (episode) {
-      this.keepBest(episode, now, output !== null);
-      if (!accepted && level <= noise + SPEECH && this.saidAlone(episode, time)) found = episode.best;
-      episode.accepted ||= found !== null;
-    }
+    if (accepted && this.episode) this.episode.accepted = true;
     const abstention = this.follow(time, now, { clipped, speech: level > noise + SPEECH, heard: output !== null });
     if (abstention) events.push(abstention);
     this.released = released || now.guess !== this.word ? this.released + 1 : 0;
     this.armed ||= this.released >= this.rearm;
-    if (found && this.armed && time - this.eventTime >= this.settings.refractory - ROUNDING) {
-      Object.assign(this, { armed: false, released: 0, word: found.guess, eventTime: time });
-      events.push(this.event(found, time, null, this.episode ?? episode));
+    if (accepted && this.armed && time - this.eventTime >= this.settings.refractory - ROUNDING) {
+      Object.assign(this, { armed: false, released: 0, word: now.guess, eventTime: time });
+      events.push(this.event(now, time, null));
     }
     return { now, events };
   }
 
-  // Whether the sound that has ended was a word on its own, as sure as that has to be.
-  saidAlone({ start, last, accepted, best }, time) {
-    const limits = Object.entries(this.settings.alone ?? {});
-    if (!limits.length || accepted || !best || !isWord(best.guess)) return false;
-    if (time - last < ALONE_PAUSE - ROUNDING || last - start > ALONE_LONGEST + ROUNDING) return false;
-    return limits.every(([score, limit]) => best[score] <= limit) && Math.max(...best.probability) >= this.settings.probability;
-  }
-
-  keepBest(episode, now, heard) {
-    if (heard && !(episode.best?.[this.firstScore] <= now[this.firstScore])) episode.best = now;
+  // What the odds of the scores are multiplied by at the next hop: more where there was sound lately that is as loud.
+  oddsAt(level, speech) {
+    this.levels = [...this.levels, level].slice(-Math.round(CROWD_RECENT / HOP));
+    this.speech = [...this.speech, speech ? level : -Infinity].slice(-Math.round(CROWD_SPAN / HOP));
+    const least = Math.max(...this.levels) - CROWD_LEVEL;
+    const seconds = HOP * this.speech.filter((one) => one > least).length - CROWD_FREE;
+    return Math.exp((this.settings.crowding ?? 0) * Math.min(Math.max(seconds, 0), CROWD_MOST));
   }
 
   // The mean over the last windows.
@@ -88,14 +89,16 @@ export class Decision {
   }
 
   // Whether it may be said, and whether it is far enough from that for a word to come again.
-  judge({ guess, probability, ...scores }) {
+  judge(now) {
+    const { guess, probability } = now;
     const { thresholds, labels, hysteresis } = this.settings;
     let accepted = isWord(guess) && Math.max(...probability) >= this.settings.probability;
     let released = false;
     for (const [score, general] of Object.entries(thresholds)) {
       const threshold = labels[guess]?.[score] ?? general;
-      accepted &&= scores[score] <= threshold;
-      released ||= scores[score] > threshold + hysteresis * (1 - threshold);
+      const u = crowded(score, now);
+      accepted &&= u <= threshold;
+      released ||= u > threshold + hysteresis * (1 - threshold);
     }
     return { accepted, released };
   }
@@ -116,13 +119,14 @@ export class Decision {
     if (episode) {
       if (speech) episode.last = time;
       episode.clipped ||= clipped;
-      this.keepBest(episode, now, heard);
+      if (heard && !(episode.best && crowded(this.firstScore, episode.best) <= crowded(this.firstScore, now))) episode.best = now;
     }
     this.episode = episode;
     return event;
   }
 
-  event({ guess, probability, vacuity, entropy }, time, reason, episode = this.episode) {
+  event({ guess, probability, vacuity, entropy }, time, reason) {
+    const { episode } = this;
     let [start, end] = [Math.max(0, time - this.window), time];
     if (episode && reason) [start, end] = [episode.start, episode.last];
     else if (episode && episode.last > start) [start, end] = [Math.max(start, episode.start), episode.last];

@@ -230,10 +230,10 @@ def test_the_browser_resamples_as_well_as_the_server(page: Page, rate: int, chun
     [
         StreamSettings({"entropy": 0.5}),
         StreamSettings({"vacuity": 0.4, "entropy": 0.6}, {"mid": {"entropy": 0.3}}, 0.5, 0.5, 0.1, 0.5, 0.3),
-        StreamSettings({"entropy": 0.3}, smoothing=0.1, alone={"entropy": 0.8}),
+        StreamSettings({"entropy": 0.6}, smoothing=0.1, crowding=3.0),
         StreamSettings({"vacuity": 0.7}, smoothing=0.0, hysteresis=0.0, rearm=0.0, refractory=0.0),
     ],
-    ids=["as calibrated on clips", "everything set", "looser alone", "nothing held back"],
+    ids=["as calibrated on clips", "everything set", "crowded", "nothing held back"],
 )
 def test_the_page_cuts_and_decides_a_stream_as_the_package_does(
     page: Page, padding: Literal["same", "valid"], settings: StreamSettings

@@ -17,7 +17,7 @@ from kws_edge.model.evidence import no_evidence
 from kws_edge.model.prediction import Reason
 from kws_edge.model.selection import WITHHOLD_ALL
 from kws_edge.model.variants import VARIANTS
-from kws_edge.stream.decision import ALONE_PAUSE, Decision, decide
+from kws_edge.stream.decision import Decision, decide
 from kws_edge.stream.events import Event
 from kws_edge.stream.framing import Hop
 from kws_edge.stream.settings import StreamSettings, chosen_labels
@@ -156,63 +156,64 @@ def test_the_alpha_of_an_event_has_its_probability_vacuity_and_entropy(variant: 
     assert evidence.entropy(event.alpha) == pytest.approx(event.entropy, rel=1e-5)
 
 
-# Words on their own
+# Crowding
 
 
-ALONE = StreamSettings({"entropy": 0.2}, smoothing=0.1, alone={"entropy": 0.7})
+CROWDED = StreamSettings({"entropy": 0.7}, smoothing=0.1, crowding=8.0)
 RATHER = (1, 9, 1)
-"""Surer than `ALONE` asks of a word on its own, and less sure than of any other."""
+"""Sure enough for a word on its own, and not within running speech."""
 
 
-def test_a_word_between_pauses_may_be_less_sure() -> None:
-    assert 0.2 < evidence.entropy(np.array(RATHER)) < 0.7
-    hops = stream(PAUSE, (0.5, RATHER, LOUD), PAUSE)
-    (event,) = decide(METADATA, hops, ALONE)
-    assert (event.label, event.reason) == ("mid", None)
-    assert (event.start, event.end) == pytest.approx((1.9, 2.4))
-    assert event.time == pytest.approx(2.4 + ALONE_PAUSE)
-    assert labels(decide(METADATA, hops, replace(ALONE, alone={}))) == [None]
+def test_a_word_on_its_own_may_be_less_sure_than_one_in_running_speech() -> None:
+    assert 0.5 < evidence.entropy(np.array(RATHER)) < 0.7
+    alone = stream(PAUSE, (0.3, RATHER, LOUD), PAUSE)
+    (event,) = decide(METADATA, alone, CROWDED)
+    assert (event.label, event.reason, event.time) == ("mid", None, pytest.approx(2.0))
+    within = stream(PAUSE, (1.0, UNSURE, LOUD), (0.3, RATHER, LOUD), (1.0, UNSURE, LOUD), PAUSE)
+    assert labels(decide(METADATA, within, CROWDED)) == [None]
+    assert labels(decide(METADATA, within, replace(CROWDED, crowding=0.0))) == ["mid"]
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(1.2, ["mid"]), (1.5, [None])])
-def test_speech_that_goes_on_is_no_word_on_its_own(seconds: float, told: list[str | None]) -> None:
-    hops = stream(PAUSE, (seconds, RATHER, LOUD), PAUSE)
-    assert labels(decide(METADATA, hops, ALONE)) == told
+def test_what_is_sure_enough_counts_in_running_speech_too() -> None:
+    within = stream(PAUSE, (1.0, UNSURE, LOUD), (0.3, (1, 9000, 1), LOUD), (1.0, UNSURE, LOUD), PAUSE)
+    assert labels(decide(METADATA, within, CROWDED)) == ["mid"]
 
 
-def test_a_word_at_the_end_of_a_sentence_is_not_on_its_own() -> None:
-    hops = stream(PAUSE, (1.0, UNSURE, LOUD), (0.4, NOTHING, QUIET), (0.5, RATHER, LOUD), PAUSE)
-    assert labels(decide(METADATA, hops, ALONE)) == [None]
+@pytest.mark.parametrize(("before", "told"), [(LOUD - 7, [None]), (LOUD - 9, ["mid"])])
+def test_what_is_clearly_less_loud_than_the_word_does_not_crowd_it(before: float, told: list[str | None]) -> None:
+    hops = stream(PAUSE, (1.5, UNSURE, before), (0.3, RATHER, LOUD), PAUSE)
+    assert labels(decide(METADATA, hops, CROWDED)) == told
 
 
-def test_what_is_sure_needs_no_pause() -> None:
-    hops = stream(PAUSE, (0.5, "mid", LOUD), PAUSE)
-    (event,) = decide(METADATA, hops, ALONE)
-    assert event.time == pytest.approx(2.0)
+def test_steady_noise_as_loud_as_the_word_does_not_crowd_it() -> None:
+    hops = stream(PAUSE, (1.5, UNSURE, LOUD), (0.3, RATHER, LOUD), PAUSE)
+    (event,) = decide(METADATA, replace(hops, noise=np.full(len(hops), LOUD - 5)), CROWDED)
+    assert event.label == "mid"
 
 
-def test_a_word_on_its_own_is_told_once_and_again_after_a_pause() -> None:
-    hops = stream(PAUSE, (0.5, RATHER, LOUD), PAUSE, (0.5, RATHER, LOUD), PAUSE)
-    assert labels(decide(METADATA, hops, ALONE)) == ["mid", "mid"]
+@pytest.mark.parametrize(("quiet", "told"), [(2.6, ["mid"]), (0.7, [])])
+def test_sound_of_3_s_ago_does_not_crowd_a_word(quiet: float, told: list[str]) -> None:
+    hops = stream(PAUSE, (1.5, UNSURE, LOUD), (quiet, NOTHING, QUIET), (0.3, RATHER, LOUD), PAUSE)
+    assert [event.label for event in decide(METADATA, hops, CROWDED) if event.label] == told
 
 
-@pytest.mark.parametrize("hop", [0.02, 0.05, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("hop", [0.02, 0.05, 0.1, 0.2])
 def test_a_word_on_its_own_is_one_event_at_any_hop(hop: float) -> None:
-    hops = stream((3.0, NOTHING, QUIET), (1.0, RATHER, LOUD), (3.0, NOTHING, QUIET), hop=hop)
-    assert labels(decide(METADATA, hops, replace(ALONE, smoothing=0.0))) == ["mid"]
+    hops = stream((3.0, NOTHING, QUIET), (0.6, RATHER, LOUD), (3.0, NOTHING, QUIET), hop=hop)
+    assert labels(decide(METADATA, hops, replace(CROWDED, smoothing=0.0))) == ["mid"]
 
 
-def test_settings_from_before_words_on_their_own_are_read() -> None:
+def test_settings_from_before_crowding_are_read() -> None:
     given = SETTINGS.to_dict()
-    del given["alone"]
+    del given["crowding"]
     assert StreamSettings.from_dict(given) == SETTINGS
-    assert StreamSettings.from_dict(ALONE.to_dict()) == ALONE
+    assert StreamSettings.from_dict(CROWDED.to_dict()) == CROWDED
 
 
-@pytest.mark.parametrize("alone", [{"vacuity": 0.5}, 0.5, {"entropy": "low"}, {"entropy": 0.5, "vacuity": 0.5}])
-def test_thresholds_for_a_word_on_its_own_are_of_the_same_scores(alone: Any) -> None:
-    with pytest.raises(SettingError, match="alone"):
-        StreamSettings({"entropy": 0.5}, alone=alone)
+@pytest.mark.parametrize("crowding", [-1.0, 21.0, "much", None, True])
+def test_crowding_is_a_number_in_its_range(crowding: Any) -> None:
+    with pytest.raises(SettingError, match="crowding"):
+        StreamSettings({"entropy": 0.5}, crowding=crowding)
 
 
 # Thresholds

@@ -145,7 +145,7 @@ def test_a_sweep_that_can_say_nothing_is_refused(
 
 @pytest.mark.parametrize("scores", [("vacuity",), ("entropy",), ("entropy", "vacuity")])
 def test_candidates_reach_from_no_false_accept_to_every_word(scores: tuple[Score, ...]) -> None:
-    thresholds = candidates(METADATA, [WORDS], [RADIO, NOISE], scores)
+    thresholds = candidates(METADATA, [WORDS], [RADIO, NOISE], SETTINGS, scores)
     assert 0 < len(thresholds) <= 2 * CANDIDATES + 1
     for score in scores:
         assert np.all(np.diff([t[score] for t in thresholds]) >= 0)
@@ -155,14 +155,16 @@ def test_candidates_reach_from_no_false_accept_to_every_word(scores: tuple[Score
 
 
 def test_candidates_for_a_few_words_leave_out_what_sounds_like_others() -> None:
-    lowest = [candidates(METADATA, [WORDS], [RADIO, NOISE], ["vacuity"], w)[0]["vacuity"] for w in (None, {"high"})]
+    lowest = [
+        candidates(METADATA, [WORDS], [RADIO, NOISE], SETTINGS, ["vacuity"], w)[0]["vacuity"] for w in (None, {"high"})
+    ]
     assert lowest == pytest.approx([0.05, 0.2], abs=0.01)  # the surest windows: of "low", and of "high" in the noise
 
 
 def test_where_no_word_is_heard_there_are_no_candidates() -> None:
     silence = Traced("s", replace(WORDS.hops, heard=np.zeros(len(WORDS.hops), np.bool_)), WORDS.words)
     with pytest.raises(SettingError, match="none of the words is the most probable where it is said"):
-        candidates(METADATA, [silence], [NOISE], ["vacuity"])
+        candidates(METADATA, [silence], [NOISE], SETTINGS, ["vacuity"])
 
 
 # Thresholds for each label
@@ -202,7 +204,7 @@ def test_a_label_without_words_keeps_the_common_thresholds() -> None:
     assert all(s.labels.keys() <= {"low"} for s in per_label(points))
 
 
-# Words on their own
+# Crowding
 
 
 def sounding(name: str, *spoken: tuple[str, float, float, float], said: bool = True) -> Traced:
@@ -214,24 +216,23 @@ def sounding(name: str, *spoken: tuple[str, float, float, float], said: bool = T
     return replace(plain, hops=replace(plain.hops, level=level))
 
 
-def test_words_on_their_own_get_looser_thresholds_where_other_speech_goes_on() -> None:
+def test_crowding_finds_more_where_what_fires_lies_in_running_speech() -> None:
     said = [(word.start, word.end) for word in WORDS.words]
     words = sounding("words", *[("low", 0.05 + 0.1 * i, *span) for i, span in enumerate(said)])
     radio = sounding("radio", *[("low", 0.25, start - 1.5, end + 1.5) for start, end in said], said=False)
-    thresholds = at(0.1, 0.2, 0.3, 0.4)
-    plain, alone = sweep(METADATA, [words], [radio], [(thresholds, SETTINGS)], 1.0)
-    chosen = choose([plain, alone], 1.0)
-    assert [p.settings.alone for p in plain] == [{}] * len(plain)
-    assert chosen.settings.thresholds == {"vacuity": 0.2}
-    assert chosen.settings.alone == {"vacuity": 0.4}
-    assert chosen.words.hits > max(p.words.hits for p in plain if p.false_accepts_per_hour <= 1)
-    assert len(list(sweep(METADATA, [words], [radio], [(thresholds, SETTINGS)], 1.0, alone=False))) == 1
+    bases = [replace(SETTINGS, crowding=crowding) for crowding in (0.0, 8.0)]
+    tries = [(candidates(METADATA, [words], [radio], base, ("vacuity",)), base) for base in bases]
+    plain, crowded = sweep(METADATA, [words], [radio], tries)
+    chosen = choose([plain, crowded], 1.0)
+    assert chosen.settings.crowding == 8.0
+    assert chosen.words.hits == 4
+    assert max(p.words.hits for p in plain if p.false_accepts_per_hour <= 1) == 2
 
 
-@pytest.mark.parametrize(("plain", "expected"), [(15, False), (13, True)])
-def test_thresholds_for_words_on_their_own_must_find_more_than_chance_does(plain: int, expected: bool) -> None:
-    own = point(16, 0, settings=replace(SETTINGS, alone={"vacuity": 0.5}))
-    assert bool(choose([[own], [point(plain, 0)]], 1).settings.alone) is expected
+@pytest.mark.parametrize(("plain", "expected"), [(15, 0.0), (13, 8.0)])
+def test_crowding_must_find_more_than_chance_does(plain: int, expected: float) -> None:
+    crowded = point(16, 0, settings=replace(SETTINGS, crowding=8.0))
+    assert choose([[crowded], [point(plain, 0)]], 1).settings.crowding == expected
 
 
 # The choice
@@ -403,7 +404,7 @@ class TestCalibrate:
 
     def test_thresholds_for_each_label_are_tried_beside_the_common_one(self) -> None:
         result = calibrate("--smoothing", "0.2", "--score", "entropy", "--per-label", "--json")
-        assert len(json.loads(result.stdout)["tried"]) == 3
+        assert len(json.loads(result.stdout)["tried"]) == 4
         assert stream_of("mine.onnx")["calibration"]["tried"]["per_label"] is True
 
     def test_the_curve_as_json_agrees_with_the_copy(self) -> None:
