@@ -1,13 +1,14 @@
 """`kws-edge evaluate-stream`: how many words a stream finds, and how often it fires where there are none."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kws_edge.cli.progress import bar
+from kws_edge.cli.stream_curves import curves, span
 from kws_edge.cli.target import TARGET
 from kws_edge.cli.words import word_list
 from kws_edge.model.score import STREAM_SCORES, StreamScore
@@ -16,7 +17,23 @@ from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, tra
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.tuning.calibration import Traced
-    from kws_edge.tuning.evaluation import Rate, StreamReport
+    from kws_edge.tuning.evaluation import StreamReport
+
+
+class _RatesType(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click only
+    name = "rates"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        try:
+            rates = tuple(float(rate) for rate in str(value).split(","))
+        except ValueError:
+            rates = ()
+        if not rates or not all(0 < rate <= 1000 for rate in rates):
+            self.fail(f"{value!r}; expected false accepts per hour, above 0 to 1000, such as 0.5,1,2", param, ctx)
+        return rates
+
+
+RATES = _RatesType()
 
 existing_folder = click.Path(exists=True, file_okay=False, path_type=Path)
 existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -36,6 +53,8 @@ existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
 @click.option("--score", type=click.Choice(STREAM_SCORES), help="Use the clip thresholds of this score.")
 @click.option("--target", type=TARGET, metavar="PERCENT", help="And of this target.")
+@click.option("--rates", type=RATES, metavar="A,B", help="What is found where the negatives have 0.5, 1, ... an hour.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="With --rates: draw the curves.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the clips drawn and the pauses.")
 @click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
@@ -51,6 +70,8 @@ def evaluate_stream(
     hop: float,
     score: StreamScore | None,
     target: float | None,
+    rates: tuple[float, ...] | None,
+    plot: Path | None,
     seed: int,
     model: str | None,
     as_json: bool,
@@ -58,7 +79,7 @@ def evaluate_stream(
     """Measure the model on streams, as `kws-edge listen` would decide on them.
 
     Clips of words are put one after the other with pauses of 1 to 3 s, in silence and, with --snr, over each of the
-    negatives; clips of words that the model does not know make a stream of their own. Negatives are joined as they
+    negatives; clips of other words make a stream of their own. Negatives are joined as they
     are. Every row has its 95 % intervals. Use recordings that the model was neither trained nor calibrated on.
 
     \b
@@ -66,15 +87,24 @@ def evaluate_stream(
         --negatives libri_speech/test-other --negatives 'esc10/*/3-*' --snr 10
     kws-edge evaluate-stream --recording kitchen.wav --labels kitchen.txt
     kws-edge evaluate-stream --model yes-no.onnx --words yes,no --positives speech_commands --negatives radio.wav
+    kws-edge evaluate-stream --rates 0.5,1,2,5 --plot curves.svg --positives speech_commands --negatives radio.wav
 
     A label file is what Audacity exports as a label track. FOUND counts words that gave an event of their own label;
     FALSE ACCEPTS are events with a label where no word is, or a second one for the same word. DELAY is from the end of
     the word to the event. --json also counts words, hits and false accepts by label.
+
+    With --rates the model's own thresholds are left aside. For each rate, those are taken at which the negatives,
+    joined, have so many false accepts an hour: that tells how well words are told from other speech, whatever the model
+    was calibrated for. A table says what is found, in silence and over each of the negatives; --plot draws the curves.
     """
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.settings import StreamSettings, event_words
     from kws_edge.tuning.calibration import assess
 
+    if plot and not rates:
+        raise click.UsageError("--plot draws what --rates measures; expected both")
+    if rates and not (positives and negatives):
+        raise click.UsageError("--rates needs --positives, and --negatives on which the rates are counted")
     if (recording is None) != (labels is None):
         raise click.UsageError("--recording and --labels go together")
     if not (positives or negatives or recording):
@@ -84,9 +114,14 @@ def evaluate_stream(
     loaded = KeywordModel.load(model)
     settings = StreamSettings.of(loaded.metadata, score=score, target=target)
     chosen = event_words(loaded.metadata, word_list(words), own_settings=score is None and target is None)
+    if rates:
+        traced = list(_clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed))
+        about = {"model": loaded.name, "hop": hop, "seed": seed, "words_chosen": chosen}
+        curves(loaded, traced, len(negatives), settings, chosen, rates, plot, about if as_json else None)
+        return
     thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
     header = f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s\n{HEADER}"
-    streams = _clip_streams(loaded, positives, listed, count, negatives, snr, hop, seed)
+    streams = _clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed)
     if recording and labels:
         streams = _recording(loaded, recording, labels, hop)
     for stream in streams:
@@ -107,10 +142,6 @@ HEADER = (
 
 def row(name: str, report: "StreamReport") -> str:
     """One line of the table."""
-
-    def span(rate: "Rate", scale: float = 1) -> str:
-        return f"{scale * rate.value:.1f} ({scale * rate.low:.1f} to {scale * rate.high:.1f})"
-
     found = wrong = unsure = missed = ""
     if report.hit_rate:
         found = f"{span(report.hit_rate, 100)} %"
@@ -127,6 +158,7 @@ def row(name: str, report: "StreamReport") -> str:
 
 def _clip_streams(
     model: "KeywordModel",
+    words: Sequence[str],
     positives: Path | None,
     listed: Path | None,
     count: int,
@@ -137,8 +169,8 @@ def _clip_streams(
 ) -> Iterator["Traced"]:
     if positives:
         clips = spoken(positives, listed)
-        known = draw([clip for clip in clips if clip[0] in model.labels], count, seed)
-        unknown = draw([clip for clip in clips if clip[0] not in model.labels], count, seed)
+        known = draw([clip for clip in clips if clip[0] in words], count, seed)
+        unknown = draw([clip for clip in clips if clip[0] not in words], count, seed)
         for name, some in ((f"{len(known)} words", known), (f"{len(unknown)} unknown words", unknown)):
             if some:
                 with bar(name, len(some)) as step:

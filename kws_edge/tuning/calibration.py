@@ -92,6 +92,11 @@ class Point:
         return max(3600 * report.false_accepts / report.seconds for report in self.negatives.values())
 
     @property
+    def joined(self) -> StreamReport:
+        """All of the recordings without words together."""
+        return sum(self.negatives.values(), StreamReport(0.0))
+
+    @property
     def miss_rate(self) -> float:
         """The share of the words without a hit."""
         return 1 - self.words.hits / self.words.words
@@ -404,6 +409,19 @@ def _cause(points: Sequence[Point], limit: float) -> str:
         f"{1 - nearest.miss_rate:.1%} of the words with {nearest.false_accepts_per_hour:.1f} an hour, on {name}; "
         "expected a higher limit, more training on what fires there, or recordings without words that hold none"
     )
+
+
+def at_rates(points: Sequence[Point], rates: Iterable[float]) -> list[Point | None]:
+    """For each rate, the point of the loosest thresholds at which the recordings without words, joined, hold it.
+
+    Parameters
+    ----------
+    points : what one `trade_off` gave, thresholds rising.
+    rates : false accepts per hour. None for those that even the strictest thresholds exceed.
+    """
+    most = np.maximum.accumulate([point.joined.false_accepts_per_hour.value for point in points])
+    held = [int(np.searchsorted(most, rate + 1e-9, side="right")) for rate in rates]
+    return [points[n - 1] if n else None for n in held]
 
 
 def frontier(points: Iterable[Point]) -> list[Point]:

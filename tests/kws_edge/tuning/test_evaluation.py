@@ -273,14 +273,34 @@ class TestEvaluateStream:
         assert list(rows("--positives", "clips", "--list", "list.txt")) == ["2 words"]
 
     def test_words_that_are_not_listened_for_count_as_unknown(self) -> None:
-        row = rows("--positives", "clips", "--words", "low")["9 words"]
-        assert (row["words"], row["hits"], row["unknown"], row["unknown_accepted"]) == (3, 3, 6, 0)
+        of = rows("--positives", "clips", "--words", "low")
+        assert (of["3 words"]["words"], of["3 words"]["hits"]) == (3, 3)
+        assert (of["9 unknown words"]["unknown"], of["9 unknown words"]["unknown_accepted"]) == (9, 0)
 
     def test_a_model_that_was_calibrated_for_a_few_words_is_measured_on_these(self) -> None:
         stream = {"settings": StreamSettings({"entropy": 0.5}).to_dict(), "calibration": {"words_chosen": ["low"]}}
         tiny_model.save(Path(), "few", metadata=replace(METADATA, name="few", stream=stream))
-        assert rows("--positives", "clips", "--model", "few.onnx")["9 words"]["words"] == 3
-        assert rows("--positives", "clips", "--model", "few.onnx", "--words", "LOW,mid")["9 words"]["words"] == 6
+        assert rows("--positives", "clips", "--model", "few.onnx")["3 words"]["words"] == 3
+        assert rows("--positives", "clips", "--model", "few.onnx", "--words", "LOW,mid")["6 words"]["words"] == 6
+
+    def test_at_each_rate_what_is_found_and_what_it_cost_is_told(self) -> None:
+        t = np.arange(round(1.3 * RATE)) / RATE
+        quiet = 0.0003 * np.random.default_rng(1).standard_normal(9 * RATE)
+        tones = [0.3 * np.sin(2 * np.pi * tiny_model.TONES[word] * t) for word in ("low", "mid", "high")]
+        soundfile.write("radio.wav", np.concatenate([part for tone in tones for part in (quiet, tone)] + [quiet]), RATE)
+        arguments = ("--positives", "clips", "--negatives", "radio.wav", "--snr", "20", "--rates", "1,100,1000")
+        none, one, all_three = map(json.loads, run(*arguments, "--json", "--plot", "det.svg").stdout.splitlines())
+        assert none["rate"] == 1
+        assert one["negatives"]["false_accepts"] == 1
+        assert 3 <= all_three["negatives"]["false_accepts"] <= 1000 * 44 / 3600
+        assert one["settings"]["thresholds"]["entropy"] < all_three["settings"]["thresholds"]["entropy"]
+        assert list(all_three["streams"]) == ["9 words", "3 unknown words", "9 words, 20 dB over radio.wav"]
+        assert all_three["streams"]["9 words"]["hits"] == 9
+        drawn = Path("det.svg").read_text()
+        assert drawn.count("<polyline") == 2
+        lines = run(*arguments).stdout.splitlines()
+        assert "0.7 minutes of radio.wav" in lines[0]
+        assert lines[-1].endswith("9 words, 20 dB over radio.wav")
 
     def test_a_recording_with_a_label_track_is_measured(self) -> None:
         t = np.arange(RATE) / RATE
@@ -327,6 +347,9 @@ class TestEvaluateStream:
             (("--positives", "clips/low"), "no clips in clips/low"),
             (("--positives", "clips", "--hop", "0.001"), "hop=0.001"),
             (("--positives", "clips", "--words", "maybe"), "maybe"),
+            (("--positives", "clips", "--rates", "1"), "--rates needs --positives, and --negatives"),
+            (("--positives", "clips", "--rates", "0,1"), "above 0 to 1000"),
+            (("--positives", "clips", "--plot", "det.svg"), "--plot draws what --rates measures"),
         ],
     )
     def test_what_cannot_be_measured_is_refused_in_one_line(self, arguments: tuple[str, ...], message: str) -> None:
