@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kws_edge.cli.actions import EventCommand, EventSaver
     from kws_edge.cli.display import Display, Health
     from kws_edge.client import Hello
+    from kws_edge.model.metadata import Metadata
     from kws_edge.stream.events import Event
     from kws_edge.stream.spotter import Snapshot, Spotter
 
@@ -64,11 +65,10 @@ if TYPE_CHECKING:
 @click.option(
     "--abstentions",
     type=click.Choice(["all", "words", "none"]),
-    default="words",
-    show_default=True,
     help="Which are told, and given to --on-event and --save-events: after any sound as long as an utterance, where a "
-    "word that is listened for might have been meant, or none.",
+    "word that is listened for might have been meant, or none.  [default: words; none for a wake word's model]",
 )
+@click.option("--verbose", is_flag=True, help='Tell "not sure" of a wake word\'s model too: --abstentions words.')
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each event, for scripts.")
 @click.option(
     "--on-event",
@@ -106,7 +106,8 @@ def listen(
     target: float | None,
     score: StreamScore | None,
     hop: float,
-    abstentions: Literal["all", "words", "none"],
+    abstentions: Literal["all", "words", "none"] | None,
+    verbose: bool,
     as_json: bool,
     on_event: str | None,
     save_events: Path | None,
@@ -127,7 +128,8 @@ def listen(
     kws-edge listen --server http://192.0.2.7:8765
 
     With --words, other words give no event. "Not sure" is told where a word that is listened for stands out from
-    the rest without being sure; --abstentions all tells it of barks and other speech too.
+    the rest without being sure; --abstentions all tells it of barks and other speech too. A wake word's model is silent
+    about all but its word, unless --verbose is given.
 
     With --wake, commands count only in the seconds after a wake word, and may be less sure for it; both are told. The
     wake word may be one of the model's words, or that of another model, such as one of `kws-export wake`:
@@ -164,7 +166,7 @@ def listen(
         "hop": hop,
         "score": score,
         "target": target,
-        "abstentions": abstentions,
+        "abstentions": abstentions or "words",
     }
     stream: Spotter | View = View()
     if server is None:
@@ -173,9 +175,9 @@ def listen(
         if wake or wake_model:
             other = KeywordModel.load(wake_model) if wake_model else None
             waking = Wake(word_list(wake), wake_seconds or WAKE_SECONDS, other)
+        asked["abstentions"] = abstentions or _told_abstentions(loaded.metadata, verbose=verbose)
         stream = Spotter(loaded, clock=local_time, wake=waking, **asked)
-        if words is None and len(stream.words) < len(loaded.labels):
-            click.echo(f"listening for {', '.join(stream.words)}, which {loaded.name} was calibrated for", err=True)
+        _tell_words(stream, asked=words is not None)
     saver = EventSaver(save_events, save_most) if save_events else None
     live = sys.stdout.isatty() and not as_json
     display = JsonLines() if as_json else LiveScreen(stream, name) if live else PlainLines()
@@ -198,6 +200,22 @@ def listen(
             command.close()
         display.close()
         logging.getLogger("kws_edge").removeHandler(log)
+
+
+def _told_abstentions(metadata: "Metadata", *, verbose: bool) -> Literal["words", "none"]:
+    """What is told where nothing else is asked for."""
+    from kws_edge.model.metadata import is_wake_model
+
+    return "none" if is_wake_model(metadata) and not verbose else "words"
+
+
+def _tell_words(stream: "Spotter", *, asked: bool) -> None:
+    """Say what is listened for where that is not all that the model knows, and nobody asked for it."""
+    from kws_edge.model.metadata import is_word
+
+    if not asked and len(stream.words) < sum(map(is_word, stream.model.labels)):
+        said = f"listening for {', '.join(stream.words)}, which {stream.model.name} was calibrated for"
+        click.echo(said, err=True)
 
 
 def _check_usage(

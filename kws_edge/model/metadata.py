@@ -36,6 +36,15 @@ def is_word(label: str) -> bool:
     return not label.startswith("_")
 
 
+WAKE_WORD: Final = "wake word"
+"""The `purpose`, in `Metadata.training`, of a model of `kws-export wake` or `kws-edge enroll`."""
+
+
+def is_wake_model(metadata: "Metadata") -> bool:
+    """Whether a model is to be silent about all but its words, so that "not sure" is no answer of its."""
+    return metadata.training.get("purpose") == WAKE_WORD
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """A model's description; impossible or contradictory values are refused when it is made.
@@ -51,7 +60,8 @@ class Metadata:
     thresholds : score → its operating points, one per calibrated target, targets rising. Empty where the model was
         not calibrated; else it has the default score.
     calibration : how the thresholds were found: split, clips, method.
-    training : how the weights were found: data, recipe, epochs, seed, repeat, parameters and the like.
+    training : how the weights were found: data, recipe, epochs, seed, repeat, parameters and the like; `purpose` is
+        `WAKE_WORD` where the model is to answer its words and nothing else.
     accuracy : split → {accuracy, low, high, clips}: a fraction, its 95 % interval and the number of clips.
     licence, attribution : of the weights, and whom to name for the data behind them.
     stream : settings of the decision on a stream; None until they are calibrated.

@@ -33,9 +33,14 @@ def write_copy(source: Path, target: Path, metadata: Metadata, *, overwrite: boo
         changed = with_metadata(data, metadata)
     except ModelError as error:
         raise ModelError(f"{source}: {error}") from None
+    write_whole(target, changed, mode=source.stat().st_mode & 0o666)
+
+
+def write_whole(target: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a model's file, which appears whole or not at all. Raises SettingError where it cannot be written."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(target, changed, mode=source.stat().st_mode & 0o666)
+        replace_file(target, data, mode=mode)
     except OSError as error:
         raise SettingError(f"cannot write {target}: {error.strerror}") from None
 

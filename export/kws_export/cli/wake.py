@@ -21,7 +21,7 @@ from kws_export.cli.options import existing_file, existing_folder
 @click.option("--language", default="en-us", show_default=True, help="As espeak-ng calls it: en-us, en-gb, de, nl.")
 @click.option("--takes", type=click.IntRange(1), default=160, show_default=True, help="Of each word, by kokoro.")
 @click.option("--near-misses", type=click.IntRange(0), default=50, show_default=True, help="Phrases like each word.")
-@click.option("--epochs", type=click.IntRange(1), default=16, show_default=True)
+@click.option("--epochs", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--steps", type=click.IntRange(1), default=120, show_default=True, help="Of 128 windows, in an epoch.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kws_edge.arrays import F32, F64, I16, I64
+from kws_edge.arrays import F16, F32, F64, I16, I64
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
@@ -101,7 +101,8 @@ class HeldOut:
 
     def judge(self, network: MatchboxNet) -> Judgement:
         """Measure a network."""
-        fired = peaks(log_odds(network, self.without, len(self.labels)).max(axis=1))
+        odds = log_odds(network, self.without, len(self.labels)).max(axis=1)
+        fired = odds[peak_places(odds)]
         thresholds = {rate: _threshold(fired, rate * self.limit * self.hours) for rate in RATES}
         missed: dict[str, float] = {}
         total: list[float] = []
@@ -142,8 +143,8 @@ def chosen(
     return [found[i] for i in rng.permutation(len(found))]
 
 
-def log_odds(network: MatchboxNet, features: F32, words: int) -> F64:
-    """Of each word at each hop, after smoothing: float32 [T, coefficients] → float64 [hops, words]."""
+def log_odds(network: MatchboxNet, features: F32 | F16, words: int) -> F64:
+    """Of each word at each hop, after smoothing: [T, coefficients] → float64 [hops, words]."""
     p = torch.softmax(stream_logits(network, features).double(), dim=1).numpy()
     total = np.cumsum(np.concatenate([np.zeros((SMOOTHING, p.shape[1])), p]), axis=0)
     smooth = np.clip((total[SMOOTHING:] - total[:-SMOOTHING])[:, :words] / SMOOTHING, 1e-12, 1 - 1e-12)
@@ -152,8 +153,8 @@ def log_odds(network: MatchboxNet, features: F32, words: int) -> F64:
 
 
 @torch.inference_mode()
-def stream_logits(network: MatchboxNet, features: F32) -> Tensor:
-    """A stream's logits, hop by hop: float32 [T, coefficients] → [hops, classes], the first for frame 0 to `HOP`.
+def stream_logits(network: MatchboxNet, features: F32 | F16) -> Tensor:
+    """A stream's logits, hop by hop: [T, coefficients] → [hops, classes], the first for frame 0 to `HOP`.
 
     What lies before the stream counts as its first frame, repeated: silence that has no edge.
     """
@@ -163,13 +164,14 @@ def stream_logits(network: MatchboxNet, features: F32) -> Tensor:
     frames, edge = WINDOW, network.reach
     pooled = frames - 2 * edge
     before = np.repeat(features[:1], frames - HOP, axis=0)
-    x = torch.from_numpy(np.concatenate([before, features]).T.copy())[None]  # [1, coefficients, T]
-    hops = (x.shape[2] - frames) // HOP + 1
+    x = np.concatenate([before, features])
+    hops = (len(x) - frames) // HOP + 1
     found: list[Tensor] = []
     per_chunk = (_CHUNK - frames) // HOP + 1
     for first in range(0, hops, per_chunk):
         n = min(per_chunk, hops - first)
-        part = x[:, :, first * HOP : first * HOP + (n - 1) * HOP + frames]
+        block = x[first * HOP : first * HOP + (n - 1) * HOP + frames]
+        part = torch.from_numpy(np.ascontiguousarray(block.T, np.float32))[None]  # [1, coefficients, T]
         inner = network.activations(part)[:, :, edge : part.shape[2] - edge]
         found.append(network.classifier(torch.nn.functional.avg_pool1d(inner, pooled, HOP)[0].T))
     return torch.cat(found)
@@ -192,22 +194,22 @@ def stream_features(blocks: Iterable[F32], front_end: FrontEnd) -> F32:
     return np.concatenate(frames)
 
 
-def peaks(odds: F64, most: int = 1000) -> F64:
-    """The highest of a stream's values, falling, no two closer than `REFRACTORY`."""
+def peak_places(odds: F64, most: int = 1000, apart: int = REFRACTORY) -> I64:
+    """Where a stream's values are highest, falling, no two closer than `apart` hops."""
     free = np.ones(len(odds), np.bool_)
-    found: list[float] = []
-    for i in np.argsort(-odds, kind="stable"):
+    found: list[int] = []
+    for i in np.argsort(-odds, kind="stable").tolist():
         if free[i]:
-            found.append(float(odds[i]))
-            free[max(0, i - REFRACTORY + 1) : i + REFRACTORY] = False
+            found.append(i)
+            free[max(0, i - apart + 1) : i + apart] = False
             if len(found) == most:
                 break
-    return np.array(found)
+    return np.array(found, np.int64)
 
 
 def _threshold(fired: F64, allowed: float) -> float:
-    """What is exceeded `allowed` times at most, and a hair more: equal values are no hit."""
-    return float(fired[min(int(allowed), len(fired) - 1)])
+    """What is exceeded `allowed` times at most, and no less than even odds: below them the word is not the answer."""
+    return max(0.0, float(fired[min(int(allowed), len(fired) - 1)]))
 
 
 def _best_at_words(odds: F64, stream: WordStream) -> F64:

@@ -12,7 +12,7 @@ from kws_edge.arrays import F32, I16
 from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.metadata import Metadata
+from kws_edge.model.metadata import WAKE_WORD, Metadata
 from kws_edge.model.score import Score
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
@@ -80,11 +80,13 @@ def release(
     recipe = Recipe(
         name=out.stem, variant=VARIANT, start=provenance.start, labels=labels, padding="valid", epochs=settings.epochs,
         batch=settings.batch, seed=settings.seed, peak_lr=settings.peak_lr, final_lr=settings.final_lr, hold=0.25,
-        average=settings.average,
+        average=settings.average, channels=network.channels,
     )  # fmt: skip
     checkpoint = Checkpoint(network, recipe, labels, windows.front_end, best["epoch"])
     features, truth = _clips(held_out, windows)
-    training = {"clips": {"training": provenance.takes}, "negatives": provenance.negatives}
+    training = {
+        "purpose": WAKE_WORD, "clips": {"training": provenance.takes}, "negatives": provenance.negatives,
+    }  # fmt: skip
     draft = uncalibrated_metadata(checkpoint, SCORE, training, provenance.about)
     named = {**recipe.to_dict(), "start": provenance.start_name}  # without the folders of this machine
     draft = replace(draft, training={**draft.training, "recipe": named})
@@ -165,7 +167,7 @@ def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "positives": {"clips": found.point.words.words, "from": "held out", "snr": [None, SNR]},
         "negatives": {name: {"seconds": r.seconds} for name, r in found.point.negatives.items()},
-        "tried": {"smoothing": list(SMOOTHINGS), "score": [SCORE], "per_label": False},
+        "tried": {"smoothing": list(SMOOTHINGS), "score": [SCORE], "alone": True, "per_label": False},
         "words": found.point.words.to_dict(),
         "false_accepts_per_hour": {name: rate._asdict() for name, rate in rates.items()},
         "hours_to_show": seconds_to_show(settings.limit) / 3600,

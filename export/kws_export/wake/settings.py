@@ -51,6 +51,7 @@ class WakeSettings:
     epochs, steps : length of the training; an epoch is so many steps.
     batch : windows in a step.
     peak_lr, final_lr, average : as in a recipe.
+    memory : how much it counts that the first network's answers are kept, beside the words' own loss.
     limit : false accepts an hour, for the choice of the epoch and of the threshold.
     seed : of everything.
     """
@@ -60,12 +61,13 @@ class WakeSettings:
     voices: tuple[str, ...] = ("auto",)
     takes: int = 160
     near_misses: int = 50
-    epochs: int = 16
+    epochs: int = 20
     steps: int = 120
     batch: int = 128
     peak_lr: float = 0.01
     final_lr: float = 0.0001
     average: float = 0.99
+    memory: float = 0.3
     limit: float = 1.0
     seed: int = 1
 
@@ -78,6 +80,8 @@ class WakeSettings:
         check_ranges("wake", self, {name: (low, math.inf) for name, low in least.items()})
         if not self.limit > 0:
             raise SettingError(f"wake: limit={self.limit} false accepts an hour; expected above 0")
+        if not self.memory >= 0:
+            raise SettingError(f"wake: memory={self.memory}; expected at least 0")
         check_share("wake", self, "average")
 
     @property

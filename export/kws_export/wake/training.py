@@ -10,9 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from kws_edge.audio.pcm import as_float
+from kws_edge.arrays import I64
 from kws_edge.errors import KwsEdgeError, SettingError
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import get_variant
@@ -24,18 +26,22 @@ from kws_export.training.losses import evidential_loss
 from kws_export.training.novograd import NovoGrad
 from kws_export.training.schedule import warmup_hold_decay
 from kws_export.training.trainer import BETAS, GRADIENT_LIMIT, bound_gradients, seed_everything
-from kws_export.wake.held_out import HOP, HeldOut, log_odds, stream_features
+from kws_export.wake.held_out import HOP, HeldOut, log_odds, peak_places
 from kws_export.wake.settings import WakeSettings
-from kws_export.wake.windows import Hard, Windows
+from kws_export.wake.windows import Windows
 
 VARIANT = "softmax"
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
-MINE_AT = (0.3, 0.6)
+MINE_AT = (0.2, 0.4, 0.6, 0.8)
 """When, in parts of the run, the network goes over the training speech to find where it fires."""
 JUDGED_FROM = 0.5
 """From which part of the run on an epoch may be the best: earlier ones never were."""
-MINED = 400
-"""Windows that are kept of that."""
+MINED = 1500
+"""Windows that are kept of that,"""
+SPACING = 4
+"""so many hops apart at least."""
+STATISTICS_WINDOWS = 384
+"""On which the statistics that an ONNX file lacks are measured."""
 USELESS = 0.98
 """A word that is missed this often at the limit was not learnt."""
 
@@ -44,6 +50,29 @@ _log = logging.getLogger(__name__)
 
 class CollapseError(KwsEdgeError):
     """The run ended without having learnt a word."""
+
+
+class Memory:
+    """What the first network knows, kept while its weights learn something new: its answers are to be told still.
+
+    With a few dozen speakers of one word, the features would else become those that tell these speakers' takes, and
+    serve no other. Source: Z. Li and D. Hoiem 2016, "Learning without Forgetting".
+
+    Attributes
+    ----------
+    outputs : from the features of the network in training to the first network's logits.
+    """
+
+    def __init__(self, source: MatchboxNet) -> None:
+        """`source` is the first network; it is not changed."""
+        self.source = copy.deepcopy(source).eval().requires_grad_(False)
+        self.outputs = copy.deepcopy(source.classifier).requires_grad_(True)
+
+    def loss(self, pooled: Tensor, features: Tensor) -> Tensor:
+        """The mean square of what is forgotten, over the variance of the logits of a batch: a scalar."""
+        with torch.no_grad():
+            logits = self.source(features)
+        return (self.outputs(pooled) - logits).square().mean() / logits.var(dim=0).mean().clamp(min=1e-3)
 
 
 class WakeRun:
@@ -61,9 +90,11 @@ class WakeRun:
         self.variant = get_variant(VARIANT)
         self.classes = (*settings.labels, UNKNOWN, SILENCE)
         seed_everything(settings.seed)
-        self.network = _begin(start, self.classes, windows)
+        self.network, source = _begin(start, self.classes, windows)
         self.judged = copy.deepcopy(self.network)
-        self.optimiser = NovoGrad(self.network.parameters(), lr=settings.peak_lr, betas=BETAS, weight_decay=1e-3)
+        self.memory = Memory(source)
+        parameters = [*self.network.parameters(), *self.memory.outputs.parameters()]
+        self.optimiser = NovoGrad(parameters, lr=settings.peak_lr, betas=BETAS, weight_decay=1e-3)
         self.epoch, self.history = 0, list[dict[str, Any]]()
         if (folder / "last.pt").exists():
             self._resume()
@@ -94,14 +125,16 @@ class WakeRun:
     def _train_epoch(self, progress: Callable[[int, int], None]) -> float:
         s, total = self.settings, 0.0
         self.network.train()
-        for step in range(s.steps):
+        for step, (features, labels) in enumerate(self.windows.batches(self.epoch, s.steps, s.batch)):
             done = self.epoch * s.steps + step
             lr = warmup_hold_decay(done, s.epochs * s.steps, peak=s.peak_lr, final=s.final_lr, warmup=0.05, hold=0.25)
             for group in self.optimiser.param_groups:
                 group["lr"] = lr
-            features, labels = self.windows.batch(self.epoch, step, s.batch)
             self.optimiser.zero_grad(set_to_none=True)
-            loss = evidential_loss(self.network(features), labels, self.variant)
+            pooled = self.network.pooled(features)
+            loss = evidential_loss(self.network.classifier(pooled), labels, self.variant)
+            if s.memory:
+                loss = loss + s.memory * self.memory.loss(pooled, features)
             if not torch.isfinite(loss):
                 raise CollapseError(f"the loss became {float(loss)} in epoch {self.epoch + 1}")
             loss.backward()  # type: ignore[no-untyped-call]
@@ -112,21 +145,10 @@ class WakeRun:
             progress(step + 1, s.steps)
         return total / s.steps
 
-    def _mine(self) -> list[Hard]:
-        """The windows of training speech that come nearest to a word, so that they are shown again."""
-        found: list[tuple[float, Hard]] = []
-        window = self.windows.n
-        for recording in self.windows.material.speech:
-            if len(recording) < window:
-                continue
-            odds = log_odds(
-                self.judged, stream_features([as_float(recording)], self.front_end), len(self.settings.labels)
-            )
-            best = odds.max(axis=1)
-            at = int(best.argmax())
-            found.append((float(best[at]), Hard(recording, (at + 1) * HOP * self.front_end.hop)))
-        found.sort(key=lambda pair: -pair[0])
-        return [hard for _, hard in found[:MINED]]
+    def _mine(self) -> I64:
+        """The windows of training speech that come nearest to a word, so that they are shown again: their ends."""
+        odds = log_odds(self.judged, self.windows.speech, len(self.settings.labels)).max(axis=1)
+        return (peak_places(odds, MINED, SPACING) + 1) * HOP
 
     def _judged_lines(self) -> list[dict[str, Any]]:
         return [line for line in self.history if "mean" in line]
@@ -140,19 +162,16 @@ class WakeRun:
             {
                 "model": self.judged.state_dict(),
                 "trained": self.network.state_dict(),
+                "memory": self.memory.outputs.state_dict(),
                 "optimiser": self.optimiser.state_dict(),
                 "epoch": self.epoch,
                 "history": self.history,
                 "settings": self.settings.to_dict(),
-                "hard": [(i, hard.end) for i, hard in self._hard_places()],
+                "hard": torch.from_numpy(self.windows.hard),
             },
         )
         text = "".join(json.dumps(entry) + "\n" for entry in self.history)
         (self.folder / "history.jsonl").write_text(text, encoding="utf-8")
-
-    def _hard_places(self) -> list[tuple[int, Hard]]:
-        places = {id(recording): i for i, recording in enumerate(self.windows.material.speech)}
-        return [(places[id(hard.samples)], hard) for hard in self.windows.hard]
 
     def _resume(self) -> None:
         last = torch.load(self.folder / "last.pt", map_location="cpu", weights_only=True)
@@ -163,39 +182,43 @@ class WakeRun:
             raise SettingError(f"{self.folder} holds a run of other settings; remove it, or give another --work folder")
         self.judged.load_state_dict(last["model"])
         self.network.load_state_dict(last["trained"])
+        self.memory.outputs.load_state_dict(last["memory"])
         self.optimiser.load_state_dict(last["optimiser"])
         self.epoch, self.history = last["epoch"], list(last["history"])
-        speech = self.windows.material.speech
-        self.windows.hard = [Hard(speech[i], end) for i, end in last["hard"]]
+        self.windows.hard = last["hard"].numpy()
 
 
 def load_best(path: Path, classes: int, front_end: FrontEnd) -> tuple[MatchboxNet, dict[str, Any]]:
     """The network of a run's best epoch, and that epoch's line of the history."""
     saved = torch.load(path, map_location="cpu", weights_only=True)
-    network = _new(classes, front_end)
-    network.load_state_dict(saved.pop("model"))
+    weights = saved.pop("model")
+    network = _new(classes, front_end, channels=len(weights["blocks.0.residual.pointwise"]))
+    network.load_state_dict(weights)
     return network.eval(), saved
 
 
-def _begin(start: Path, classes: tuple[str, ...], windows: Windows) -> MatchboxNet:
-    """The shipped network with outputs of its own: they start from zero, so that its features are not shaken first."""
+def _begin(start: Path, classes: tuple[str, ...], windows: Windows) -> tuple[MatchboxNet, MatchboxNet]:
+    """The network to train, and the shipped one that it begins as.
+
+    Outputs of its own start from zero, so that the features are not shaken first.
+    """
     source, metadata = load_network(start)
     if metadata.padding != "valid" or metadata.front_end != windows.front_end:
         raise SettingError(
             f'{start} is no model for streams; expected one with padding "valid", such as models/stream.onnx'
         )
-    features = torch.cat([windows.batch(0, 10_000 + i, 128)[0] for i in range(4)])
-    measure_statistics(source, features)
-    network = _new(len(classes), windows.front_end)
+    features = [x for x, _ in windows.draw(0, 1_000_000, STATISTICS_WINDOWS)]
+    measure_statistics(source, torch.from_numpy(np.stack(features)))
+    network = _new(len(classes), windows.front_end, source.channels)
     weights = source.state_dict()
     weights["classifier.weight"] = torch.zeros_like(network.classifier.weight)
     weights["classifier.bias"] = torch.zeros_like(network.classifier.bias)
     network.load_state_dict(weights)
-    return network
+    return network, source
 
 
-def _new(classes: int, front_end: FrontEnd) -> MatchboxNet:
-    return FastMatchboxNet(classes, 1, front_end.n_mfcc, "valid")
+def _new(classes: int, front_end: FrontEnd, channels: int) -> MatchboxNet:
+    return FastMatchboxNet(classes, 1, front_end.n_mfcc, "valid", channels)
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:

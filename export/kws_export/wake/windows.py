@@ -3,16 +3,17 @@
 Each is a pure function of (seed, epoch, step, place in the batch), so that a run goes on exactly after a kill.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kws_edge.arrays import F32, I16
+from kws_edge.arrays import F16, F32, I16, I64
 from kws_edge.audio.pcm import as_float
 from kws_edge.model.features import FrontEnd
+from kws_edge.tuning.soundscape import joined
 from kws_export.data.augment import (
     Augmentation,
     Transform,
@@ -24,6 +25,7 @@ from kws_export.data.augment import (
 )
 from kws_export.data.features import window_features
 from kws_export.data.negatives import stretch
+from kws_export.wake.held_out import stream_features
 from kws_export.wake.material import Material, Saying
 
 AUGMENTATION = Augmentation(
@@ -33,9 +35,10 @@ AUGMENTATION = Augmentation(
     gain_db=(-25.0, 6.0),
     gain_probability=0.4,
     dc_probability=0.05,
-    background_snr_db=(0.0, 25.0),
-    background_probability=0.65,
+    background_snr_db=(-3.0, 22.0),
+    background_probability=0.7,
     room_probability=0.4,
+    rooms=200,
     microphone_probability=0.35,
     overdrive_probability=0.05,
     coding_noise=1.0,
@@ -53,23 +56,20 @@ NEIGHBOURS = 0.5
 """How often other speech comes right before and after the word."""
 VISIBLE = (0.15, 0.6)
 """How much of a word is seen in a window that holds a part of it."""
+HARD_SHIFT = 8
+"""Frames."""
 TRAILING = 1_600
 """Samples: a word longer than the window has its end at most so far from the window's."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Hard:
-    """Where the network fired on training speech: a recording, and the sample at which the window ended."""
-
-    samples: I16
-    end: int
 
 
 class Windows:
     """Draws windows and their labels: the index of a word, or of `_unknown_` or `_silence_` after the words."""
 
     def __init__(self, material: Material, labels: Sequence[str], front_end: FrontEnd, seed: int) -> None:
-        """Sort the material by label."""
+        """Sort the material by label.
+
+        `hard` becomes where the network fires on `speech`: the frames at which the windows end.
+        """
         self.front_end, self.seed = front_end, seed
         self.n = front_end.window + (front_end.frames - 1) * front_end.hop
         self.material, self.labels = material, labels
@@ -78,7 +78,7 @@ class Windows:
         for label in labels:
             own = [s for s in material.words if s.label == label]
             self.words.append(([s for s in own if s.real], [s for s in own if not s.real]))
-        self.hard: list[Hard] = []
+        self.hard: I64 = np.empty(0, np.int64)
         self._speech_odds, self._sound_odds = _odds(material.speech), _odds(material.sounds)
         self.transforms: list[Transform] = sample_transforms(AUGMENTATION, _backgrounds(material), in_stream=True)
         self.of_mfcc = mfcc_transforms(AUGMENTATION)
@@ -89,23 +89,36 @@ class Windows:
         self._draw: dict[str, Callable[[np.random.Generator], tuple[F32, int]]] = {
             "word": self._word,
             "near": self._near,
-            "hard": self._hard,
             "speech": self._speech,
             "partial": self._partial,
             "sounds": self._sounds,
         }
 
-    def batch(self, epoch: int, step: int, size: int) -> tuple[Tensor, Tensor]:
-        """One step's windows: float32 [size, coefficients, frames] and int64 [size]."""
+    def batches(self, epoch: int, steps: int, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """An epoch: windows float32 [size, coefficients, frames] and labels int64 [size] of each step.
+
+        Half of a step's windows come again in the next, with other changes of their MFCC: to make the sound of a window
+        costs more than to learn from it.
+        """
+        again: list[tuple[F32, int]] = []
+        for step in range(steps):
+            new = self.draw(epoch, step, size - len(again))
+            rng = np.random.Generator(np.random.PCG64([self.seed, epoch, step, size]))
+            shown = [(transformed(x, self.of_mfcc, rng), label) for x, label in new + again]
+            again = new[:: 2 if not again else 1]
+            yield torch.from_numpy(np.stack([x for x, _ in shown])), torch.tensor([label for _, label in shown])
+
+    def draw(self, epoch: int, step: int, size: int) -> list[tuple[F32, int]]:
+        """Windows of all kinds by their shares, each the MFCC, float32 [coefficients, frames], and the label."""
         kinds = np.searchsorted(np.cumsum(self._shares), (np.arange(size) + 0.5) / size)
-        drawn = [self._window(epoch, step, i, self._kinds[kind]) for i, kind in enumerate(kinds)]
-        return torch.from_numpy(np.stack([x for x, _ in drawn])), torch.tensor([label for _, label in drawn])
+        return [self._window(epoch, step, i, self._kinds[kind]) for i, kind in enumerate(kinds)]
 
     def _window(self, epoch: int, step: int, place: int, kind: str) -> tuple[F32, int]:
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch, step, place]))
-        x, label = self._draw[kind](rng)
-        features = window_features(transformed(x, self.transforms, rng), self.front_end)
-        return transformed(features, self.of_mfcc, rng), label
+        if kind == "hard" and len(self.hard):
+            return self._hard(rng), self.unknown
+        x, label = self._draw["speech" if kind == "hard" else kind](rng)
+        return window_features(transformed(x, self.transforms, rng), self.front_end), label
 
     def _say(self, rng: np.random.Generator) -> tuple[F32, int]:
         label = int(rng.integers(len(self.words)))
@@ -151,14 +164,17 @@ class Windows:
     def _speech(self, rng: np.random.Generator) -> tuple[F32, int]:
         return self._stretch(rng), self.unknown
 
-    def _hard(self, rng: np.random.Generator) -> tuple[F32, int]:
-        """A window of training speech on which the network fired, give or take a tenth of a second."""
-        if not self.hard:
-            return self._speech(rng)
-        hard = self.hard[int(rng.integers(len(self.hard)))]
-        end = min(len(hard.samples), max(self.n, hard.end + int(rng.integers(-1600, 1601))))
-        x = as_float(hard.samples[max(0, end - self.n) : end])
-        return np.pad(x, (self.n - len(x), 0)), self.unknown
+    @cached_property
+    def speech(self) -> F16:
+        """All frames of the training speech, as it is: float16 [T, coefficients]."""
+        return stream_features(joined(map(as_float, self.material.speech)), self.front_end).astype(np.float16)
+
+    def _hard(self, rng: np.random.Generator) -> F32:
+        """A window of training speech on which the network fired, give or take a few frames, as it is."""
+        frames = self.front_end.frames
+        end = int(self.hard[int(rng.integers(len(self.hard)))]) + int(rng.integers(-HARD_SHIFT, HARD_SHIFT + 1))
+        end = min(len(self.speech), max(frames, end))
+        return np.ascontiguousarray(self.speech[end - frames : end].T, np.float32)
 
     def _sounds(self, rng: np.random.Generator) -> tuple[F32, int]:
         if rng.random() < 0.25:
@@ -178,10 +194,10 @@ def _odds(recordings: Sequence[I16]) -> "np.ndarray[tuple[int], np.dtype[np.floa
 
 
 def _backgrounds(material: Material, seconds: int = 300) -> list[F32]:
-    """What lies behind the words: speech and sounds alike, in some long recordings, at one level."""
+    """What lies behind the words, in some long recordings, at one level: speech, which is the harder, most often."""
     n = seconds * 16_000
     found: list[F32] = []
-    for recordings, count in ((material.speech, 6), (material.sounds, 6)):
+    for recordings, count in ((material.speech, 14), (material.sounds, 6)):
         if not recordings:
             continue
         order = np.random.default_rng(0).permutation(len(recordings))

@@ -33,6 +33,8 @@ from kws_edge.cli.actions import MOST_COMMANDS, EventCommand, EventSaver
 from kws_edge.cli.display import Health, picture
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import WAKE_WORD
+from kws_edge.model.onnx_file import with_metadata
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.spotter import Spotter
 
@@ -135,6 +137,14 @@ class TestReplay:
         assert mid.startswith("0:01.5-0:02.1  mid ")
         assert "not sure (uncertain, perhaps" in unsure
         assert low.split()[1] == "low"
+
+    def test_a_wake_words_model_tells_what_it_is_not_sure_of_only_when_asked(self) -> None:
+        path = Path("tiny.onnx")
+        metadata = KeywordModel.load(path).metadata
+        waking = replace(metadata, training={**metadata.training, "purpose": WAKE_WORD})
+        path.write_bytes(with_metadata(path.read_bytes(), waking))
+        told = {options: [e["label"] for e in events(replay("--json", *options))] for options in ((), ("--verbose",))}
+        assert told == {(): ["mid", "low"], ("--verbose",): ["mid", None, "low"]}
 
     def test_json_lines_are_those_of_the_public_interface(self) -> None:
         spotter = Spotter(KeywordModel.load("tiny.onnx"))

@@ -11,7 +11,7 @@ from kws_edge.errors import SettingError
 from kws_export.data.features import window_features
 from kws_export.graph.read import load_network
 from kws_export.network.matchboxnet import MatchboxNet
-from kws_export.wake.held_out import HOP, REFRACTORY, HeldOut, peaks, stream_features, stream_logits
+from kws_export.wake.held_out import HOP, REFRACTORY, HeldOut, peak_places, stream_features, stream_logits
 from kws_export.wake.material import Material, Saying
 
 
@@ -42,8 +42,8 @@ def test_a_network_that_pads_its_windows_is_refused() -> None:
 def test_peaks_are_counted_once_and_fall() -> None:
     odds = np.full(100, -9.0)
     odds[[10, 12, 40, 41, 80]] = [3.0, 5.0, 2.0, 1.0, 4.0]
-    assert peaks(odds)[:3].tolist() == [5.0, 4.0, 2.0]
-    flat = peaks(np.zeros(10 * REFRACTORY))
+    assert odds[peak_places(odds)][:3].tolist() == [5.0, 4.0, 2.0]
+    flat = peak_places(np.zeros(10 * REFRACTORY))
     assert len(flat) == 10
 
 
