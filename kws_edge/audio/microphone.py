@@ -88,7 +88,15 @@ class Microphone:
         SettingError : a length that is not above 0, a queue shorter than two blocks, or an impossible channel.
         """
         check_channel(channel)
-        if not (0 < block <= 1 and 2 * block <= queue < 3600 and patience > block and retries >= 0 and backoff >= 0):
+        numbers = all(isinstance(n, int | float) for n in (block, queue, patience, retries, backoff))
+        if not (
+            numbers
+            and 0 < block <= 1
+            and 2 * block <= queue < 3600
+            and patience > block
+            and retries >= 0
+            and backoff >= 0
+        ):
             raise SettingError(
                 f"block={block}, queue={queue}, patience={patience}, retries={retries}, backoff={backoff}; expected a "
                 "block of up to 1 s, a queue of at least two, a patience longer than one, retries and backoff from 0"

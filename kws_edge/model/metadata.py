@@ -167,7 +167,7 @@ class Metadata:
         True
         """
         target = parse_target(target)
-        for point in self.thresholds.get(score, ()):
+        for point in self.thresholds.get(score, ()) if isinstance(score, str) else ():
             if math.isclose(point.target, target, abs_tol=1e-9):
                 return point
         calibrated = "; ".join(

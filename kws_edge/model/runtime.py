@@ -35,7 +35,7 @@ def full_name(provider: str) -> str:
     known = {short_name(name): name for name in ort.get_all_providers()}
     try:
         return known[provider.lower()]
-    except KeyError:
+    except (KeyError, AttributeError):
         raise SettingError(f"unknown execution provider {provider!r}; expected one of {', '.join(known)}") from None
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from kws_edge.errors import SettingError
+from kws_edge.text import shortened
 
 DEFAULT_MODEL: Final = "stream"
 
@@ -37,10 +38,14 @@ def find_model(model: str | os.PathLike[str] | None) -> Path:
     SettingError : there is no shipped model of that name.
     """
     name = DEFAULT_MODEL if model is None else model
+    if not isinstance(name, str | os.PathLike):
+        raise SettingError(f"a model of type {type(name).__name__}; expected the name of a shipped one, or a path")
     if not isinstance(name, str) or name.endswith(".onnx") or Path(name).name != name:
         return Path(name)
     shipped = shipped_models()
     if name not in shipped:
         names = ", ".join(shipped) or f"none in {MODELS}"
-        raise SettingError(f"no shipped model {name!r}; expected one of: {names}; or a path to an .onnx file")
+        raise SettingError(
+            f"no shipped model {shortened(repr(name))}; expected one of: {names}; or a path to an .onnx file"
+        )
     return shipped[name]

@@ -32,6 +32,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model.clips import window_frames
 from kws_edge.model.features import FrameMFCC, FrontEnd
 from kws_edge.model.metadata import Metadata
+from kws_edge.text import shortened
 
 DEFAULT_HOP: Final = 0.1
 MIN_HOP, MAX_HOP = 0.01, 1.0  # seconds
@@ -109,8 +110,8 @@ class HopStream:
 
         Raises SettingError for less than 0.
         """
-        if isinstance(samples, bool) or samples < 0:
-            raise SettingError(f"a gap of {samples} samples; expected 0 or more")
+        if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or not 0 <= samples < 2**53:
+            raise SettingError(f"a gap of {shortened(repr(samples))} samples; expected a whole number, 0 or more")
         self.position += samples
         self._restart()
 

@@ -144,6 +144,11 @@ class Spotter:
         if not isinstance(model, KeywordModel):
             how = f"KeywordModel.load({model!r})" if isinstance(model, str) else "KeywordModel.load()"
             raise SettingError(f"model of type {type(model).__name__}; expected a KeywordModel, such as {how}")
+        if wake is not None and not isinstance(wake, Wake):
+            raise SettingError(f"wake of type {type(wake).__name__}; expected Wake(words), such as Wake({{'yes'}})")
+        for given in (settings, wake and wake.settings):
+            if given is not None and not isinstance(given, StreamSettings):
+                raise SettingError(f"settings of type {type(given).__name__}; expected StreamSettings")
         if settings is not None and not (score is None and target is None):
             raise SettingError("settings beside a score or target; expected one or the other: settings hold thresholds")
         self.model, self.hop = model, hop

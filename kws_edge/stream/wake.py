@@ -13,6 +13,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.events import Event
 from kws_edge.stream.settings import StreamSettings
+from kws_edge.text import shortened
 
 GUARD: Final = 0.3
 """Seconds from a wake word's event in which no command counts: what is heard then is the wake word itself."""
@@ -51,10 +52,9 @@ class Wake:
 
     def __post_init__(self) -> None:
         """Refuse a time that no command can be said in, or after which nobody expects one."""
-        if not SHORTEST <= self.seconds <= LONGEST:
-            raise SettingError(
-                f"{self.seconds!r} s after a wake word; expected a number from {SHORTEST:g} to {LONGEST:g}"
-            )
+        if not isinstance(self.seconds, int | float) or not SHORTEST <= self.seconds <= LONGEST:
+            said = shortened(repr(self.seconds))
+            raise SettingError(f"{said} s after a wake word; expected a number from {SHORTEST:g} to {LONGEST:g}")
 
 
 class WakeTimer:

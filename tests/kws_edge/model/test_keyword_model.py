@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,12 @@ def test_a_name_that_is_not_shipped_is_refused() -> None:
         KeywordModel.load("sofmax")
 
 
+@pytest.mark.parametrize("given", [5, b"stream", ["stream"], {}])
+def test_what_is_no_name_or_path_is_refused_with_what_would_be(given: Any) -> None:
+    with pytest.raises(SettingError, match=f"a model of type {type(given).__name__}; expected the name"):
+        KeywordModel.load(given)
+
+
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True])
 def test_an_impossible_number_of_threads_is_refused(threads: Any, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="threads="):
@@ -177,9 +184,16 @@ def test_a_provider_that_is_missing_is_an_error_when_strict(tmp_path: Path) -> N
         KeywordModel.load(tiny_model.save(tmp_path), provider="coreml", strict=True)
 
 
-def test_a_provider_that_exists_nowhere_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"unknown execution provider 'gpu'; expected one of .*cuda.*cpu"):
-        KeywordModel.load(tiny_model.save(tmp_path), provider="gpu")
+@pytest.mark.parametrize("provider", ["gpu", None, 1, ["cpu"]])
+def test_a_provider_that_exists_nowhere_is_refused(tmp_path: Path, provider: Any) -> None:
+    with pytest.raises(SettingError, match=rf"provider {re.escape(repr(provider))}; expected one of .*cuda.*cpu"):
+        KeywordModel.load(tiny_model.save(tmp_path), provider=provider)
+
+
+def test_a_score_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    model = KeywordModel.load(tiny_model.save(tmp_path))
+    with pytest.raises(SettingError, match=r"no threshold for score \['entropy'\]"):
+        model.classify(np.zeros(16_000, np.float32), 16_000, score=["entropy"])  # type: ignore[arg-type]
 
 
 def test_the_cpu_is_asked_for_without_a_warning(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from kws_edge.stream.framing import FLOOR_MIN, HopStream, quiet
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.spotter import Spotter, State
 from kws_edge.stream.trace import trace
+from kws_edge.stream.wake import Wake
 from kws_edge.tuning.evaluation import evaluate
 from kws_edge.tuning.soundscape import Word
 
@@ -276,6 +277,24 @@ def test_what_is_no_model_is_refused_with_what_would_be(given: Any, how: str) ->
         Spotter(given)
 
 
+@pytest.mark.parametrize("given", ["mid", {"mid"}, 3])
+def test_wake_words_and_settings_of_another_type_are_refused_with_what_would_do(
+    model: KeywordModel, given: Any
+) -> None:
+    with pytest.raises(SettingError, match=r"wake of type .*; expected Wake\(words\)"):
+        Spotter(model, wake=given)
+    with pytest.raises(SettingError, match=r"settings of type .*; expected StreamSettings"):
+        Spotter(model, settings=given)
+    with pytest.raises(SettingError, match=r"settings of type .*; expected StreamSettings"):
+        Spotter(model, wake=Wake({"mid"}, settings=given))
+
+
+@pytest.mark.parametrize("seconds", ["3", None, [3]])
+def test_a_time_after_a_wake_word_that_is_no_number_is_refused(seconds: Any) -> None:
+    with pytest.raises(SettingError, match="expected a number from 1 to 60"):
+        Wake({"mid"}, seconds=seconds)
+
+
 # Gaps
 
 
@@ -327,9 +346,10 @@ def test_a_gap_of_unknown_length_still_parts_what_is_on_its_sides(model: Keyword
     assert spotter.state == State.WARMING_UP
 
 
-def test_a_negative_gap_is_refused(model: KeywordModel) -> None:
-    with pytest.raises(SettingError, match="-1"):
-        Spotter(model).gap(-1)
+@pytest.mark.parametrize("samples", [-1, 0.5, "1", None, 10**400])
+def test_a_gap_that_is_no_number_of_samples_is_refused(model: KeywordModel, samples: Any) -> None:
+    with pytest.raises(SettingError, match=f"a gap of {repr(samples)[:9]}.* expected a whole number, 0 or more"):
+        Spotter(model).gap(samples)
 
 
 # Losses
