@@ -345,7 +345,9 @@ def health_p99(client: httpx.Client) -> float:
     return float(np.quantile(seconds, 0.99))
 
 
-def test_waiting_clips_go_through_the_network_together(path: Path) -> None:
+def test_waiting_clips_go_through_the_network_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kws_edge.server.inference._SLICE", PATIENT)  # or a slow machine takes them in several turns
+
     def sizes(server: httpx.Client) -> dict[str, float]:
         lines = server.get("/metrics").text.splitlines()
         return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("kws_edge_batch_clips")}
