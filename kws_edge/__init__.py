@@ -10,6 +10,14 @@ The names below are the public API. They are loaded when they are first used, so
 nothing.
 """
 
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older Python cannot read
+    _found = ".".join(map(str, sys.version_info[:2]))
+    raise ImportError(
+        f"kws-edge needs Python 3.11 or newer; this is {_found}: install a newer one, and kws-edge in a venv of it"
+    )
+
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

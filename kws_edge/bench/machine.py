@@ -151,8 +151,22 @@ def _memory(root: Path) -> tuple[float | None, float | None]:
     return total, available
 
 
+def emulator(root: Path = _ROOT) -> str | None:
+    """What emulates this processor, such as "qemu-aarch64"; None where it is a real one, as far as can be seen.
+
+    Qemu hides itself in /proc/self, and not in the other name of the same place.
+    """
+    try:
+        program = (root / "proc/thread-self/exe").readlink().name
+    except OSError:
+        return None
+    return program if program.startswith(("qemu-", "rosetta", "box64", "FEX")) else None
+
+
 def _cpu(root: Path) -> str:
     """The processor in words, and the board where it has a name."""
+    if name := emulator(root):
+        return f"{platform.machine()} emulated by {name}"  # where /proc/cpuinfo is of the machine around it
     names = [(_read(root / "proc/device-tree/model") or "").strip("\0")]
     for line in (_read(root / "proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")

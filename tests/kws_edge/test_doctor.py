@@ -1,5 +1,6 @@
 """`kws-edge doctor`: every part that can be missing or broken is a finding with advice, and never a traceback."""
 
+import ast
 import json
 import os
 import subprocess
@@ -8,7 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ import tiny_model
 from click.testing import CliRunner, Result
 from paths import ROOT
 
-from kws_edge import doctor
-from kws_edge.bench.machine import describe
+from kws_edge.bench.machine import describe, emulator
 from kws_edge.cli import main
-from kws_edge.doctor import Finding, Status, examine
+from kws_edge.doctor import Finding, Status, examine, machine, software
+from kws_edge.doctor import sound as sound_checks
 from kws_edge.errors import ModelError, ProviderError
 from kws_edge.model.keyword_model import KeywordModel
 
@@ -42,7 +43,7 @@ def tiny(tmp_path: Path) -> str:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the processes that a check starts: onnxruntime loads, and the CPU runs everything."""
     result = SimpleNamespace(returncode=0, stdout="1.32.0 CPUExecutionProvider\n", stderr="")
-    monkeypatch.setattr(doctor.subprocess, "run", lambda *_, **__: result)
+    monkeypatch.setattr(software.subprocess, "run", lambda *_, **__: result)
     monkeypatch.setattr("kws_edge.bench.runner.probe", lambda model, provider: {provider: 4})
 
 
@@ -294,7 +295,7 @@ def test_the_answer_must_be_the_word_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: tuple[str, str, str], status: Status
 ) -> None:
     (tmp_path / "samples").mkdir()
-    monkeypatch.setattr(doctor, "SAMPLES", tmp_path / "samples")
+    monkeypatch.setattr(software, "SAMPLES", tmp_path / "samples")
     low = 0.3 * np.sin(2 * np.pi * tiny_model.TONES["low"] * np.arange(RATE) / RATE)
     soundfile.write(tmp_path / "samples" / "yes.flac", low, RATE)
     soundfile.write(tmp_path / "samples" / "silence.flac", np.zeros(RATE), RATE)
@@ -324,7 +325,7 @@ def test_without_portaudio_words_can_still_be_recognised(
     monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
     (finding,) = found("microphone", tiny, sound=None)
     assert finding.status == WARNING
-    assert problem in finding.message
+    assert problem in f"{finding.message} {finding.advice}"
     assert run("--model", tiny).exit_code == 0
 
 
@@ -396,15 +397,27 @@ def test_a_codec_that_is_missing_is_named(
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    "check", ["_software", "_wheels", "_limits", "_processor", "_memory", "_audio_files", "_server"]
+    "check",
+    [
+        (machine, "kind"),
+        (software, "software"),
+        (software, "wheels"),
+        (software, "limits"),
+        (software, "server"),
+        (machine, "processor"),
+        (machine, "memory"),
+        (machine, "places"),
+        (sound_checks, "audio_files"),
+    ],
+    ids=lambda check: check[1],
 )
 def test_a_check_that_breaks_is_a_finding_and_the_others_go_on(
-    tiny: str, monkeypatch: pytest.MonkeyPatch, check: str
+    tiny: str, monkeypatch: pytest.MonkeyPatch, check: tuple[ModuleType, str]
 ) -> None:
     def broken() -> Any:
         raise RuntimeError("two\nlines")
 
-    monkeypatch.setattr(doctor, check, broken)
+    monkeypatch.setattr(*check, broken)
     broken_ones = [f for f in examine(tiny, sound=Sound()) if f.status == PROBLEM]
     assert [f.message for f in broken_ones] == ["cannot be checked: RuntimeError: two lines"]
 
@@ -443,6 +456,97 @@ def test_the_advice_is_about_what_went_wrong(
     def broken() -> Any:
         raise error
 
-    monkeypatch.setattr(doctor, "_processor", broken)
+    monkeypatch.setattr(machine, "processor", broken)
     (finding,) = [f for f in examine(tiny, sound=Sound()) if f.status == PROBLEM]
     assert advice in (finding.advice or "")
+
+
+# Foreign conditions
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [(8, "binfmt_misc"), (11, "ulimit -u"), (13, "noexec"), (1, "noexec"), (2, "whole path"), (12, "free some memory")],
+    ids=["emulated", "too many processes", "noexec", "sandbox", "no interpreter", "no memory"],
+)
+def test_where_no_process_can_be_started_the_rest_is_still_tried(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(software.subprocess, "run", fails)
+    monkeypatch.setattr("kws_edge.bench.runner.probe", fails)
+    warning, answer = found("onnxruntime", tiny)
+    assert (warning.status, answer.status) == (WARNING, OK)
+    assert os.strerror(code) in warning.message
+    assert advice in (warning.advice or "")
+    assert "reinstall" not in (warning.advice or "")
+    assert [finding.status for finding in found("model", tiny)] == [WARNING, OK]
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_emulated_processor_is_named_and_its_times_are_not_trusted(
+    tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kws_edge.bench.machine.emulator", lambda *_: "qemu-aarch64")
+    warning, finding = found("processor", tiny)[:2]
+    assert warning.status == WARNING
+    assert "emulated by qemu-aarch64" in warning.message
+    assert finding.message.startswith(f"{os.uname().machine} emulated by qemu-aarch64")
+
+
+def test_an_emulator_is_seen_by_the_program_that_runs(tmp_path: Path) -> None:
+    (tmp_path / "proc" / "thread-self").mkdir(parents=True)
+    (tmp_path / "proc" / "thread-self" / "exe").symlink_to("/usr/bin/qemu-aarch64-static")
+    assert emulator(tmp_path) == "qemu-aarch64-static"
+    assert emulator() is None or "qemu" in str(emulator())
+
+
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        (lambda patch: patch.setattr(machine.struct, "calcsize", lambda _: 4), "64-bit system"),
+        (lambda patch: patch.setattr(machine.sysconfig, "get_config_var", lambda _: "aarch64-linux-musl"), "slim"),
+        (lambda patch: patch.setattr(machine.sys, "version_info", (3, 9, 2)), "Python 3.11 or newer"),
+    ],
+    ids=["32 bits", "musl", "old Python"],
+)
+def test_a_system_without_packages_is_a_problem_with_a_remedy_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, change: Any, advice: str
+) -> None:
+    change(monkeypatch)
+    (finding,) = machine.kind()
+    monkeypatch.undo()
+    assert finding.status == PROBLEM
+    assert advice in (finding.advice or "")
+
+
+def test_this_system_has_packages() -> None:
+    assert [finding.status for finding in machine.kind()] == [OK]
+
+
+def test_a_system_that_can_only_be_read_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: Any, **__: Any) -> Any:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(machine.tempfile, "TemporaryFile", read_only)
+    finding = next(machine.places())
+    assert (finding.status, "TMPDIR" in (finding.advice or "")) == (WARNING, True)
+
+
+def test_without_shared_memory_the_advice_is_to_mount_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(machine.sys, "platform", "linux")
+    temporary, shared = machine.places()
+    assert (temporary.status, shared.status) == (OK, WARNING)
+    assert "--shm-size" in (shared.advice or "")
+
+
+def test_an_old_python_is_told_so_before_anything_else() -> None:
+    source = (ROOT / "kws_edge" / "__init__.py").read_text()
+    ast.parse(source, feature_version=(3, 7))
+    code = "import sys; sys.version_info = (3, 9, 2); import kws_edge"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "kws-edge needs Python 3.11 or newer; this is 3.9" in done.stderr.splitlines()[-1]
