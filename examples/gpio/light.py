@@ -23,7 +23,7 @@ def switch(light: LED, events: Iterable[Event], on: str, off: str) -> None:
             light.on()
         elif event.label == off:
             light.off()
-        said = event.label or f"not sure ({event.reason}), perhaps {event.guess}"
+        said = event.label or f"not sure ({event.reason}), best guess {event.guess}"
         print(f"{event.time:.1f} s: {said}; the light is {'on' if light.is_lit else 'off'}", flush=True)
 
 

@@ -72,7 +72,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 )
 @click.version_option(package_name="kws-edge", message="%(version)s")
 def main() -> None:
-    """Spot keywords on this machine, and say so where the answer is not sure.
+    """Spot keywords on this machine, and abstain where the answer is uncertain.
 
     \b
     kws-edge listen                   which words are said to the microphone?

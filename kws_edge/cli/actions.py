@@ -31,7 +31,7 @@ SAVED = 2.0
 """Seconds of sound that are kept around an event."""
 
 _RATE = 16_000
-_PAST = 8.0  # s, of sound held back: an event may be told several seconds after the middle of its sound
+_PAST = 8.0  # s, of sound held back: an event may come several seconds after the middle of its sound
 _POLL = 0.01  # s, between two looks for a free place
 _PATIENCE = 1.0  # s, for commands that still run at the end
 

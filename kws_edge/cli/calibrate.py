@@ -95,7 +95,7 @@ def calibrate(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Set how sure a stream must be, so that it fires no more often than you allow where no word is said.
+    """Choose a stream's thresholds: the most hits within a limit of false accepts per hour.
 
     For every --smoothing and --score all thresholds are tried. Of those that hold the limit on each of the negatives,
     the one with the most hits is taken: on words in silence and, at each --snr, over all negatives. Longer smoothing

@@ -188,6 +188,6 @@ def _as_text(name: str, p: "Prediction") -> str:
 
     answer = click.style(f"{p.label or 'not sure':10}", fg="yellow" if p.abstained else "green")
     numbers = f"{p.probability:11.3f} {p.uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
-    perhaps = f", perhaps {p.guess}" if worth_naming(p.guess, p.probability, len(p.alpha)) else ""
-    why = f"  ({p.reason}{perhaps})" if p.reason else ""
+    guess = f", best guess {p.guess}" if worth_naming(p.guess, p.probability, len(p.alpha)) else ""
+    why = f"  ({p.reason}{guess})" if p.reason else ""
     return f"{answer} {numbers} {one_line(name)}{why}"

@@ -194,10 +194,10 @@ def _bar(text: "Text", name: str, fraction: float, value: str, colour: str, mark
 
 
 def _line(event: "Event") -> str:
-    perhaps = f", perhaps {event.guess}" if worth_naming(event.guess, event.probability, len(event.alpha)) else ""
-    answer = event.label or f"not sure ({event.reason}{perhaps})"
+    guess = f", best guess {event.guess}" if worth_naming(event.guess, event.probability, len(event.alpha)) else ""
+    answer = event.label or f"not sure ({event.reason}{guess})"
     if event.reason == Reason.LOSSES:
-        answer = "too many losses to hear"
+        answer = "too many samples lost"
     return (
         f"{_clock(event.start)}-{_clock(event.end)}  {answer:38} probability {event.probability:.3f}  "
         f"entropy {event.entropy:.3f}  vacuity {event.vacuity:.3f}"

@@ -17,7 +17,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @click.option("--device", metavar="NUMBER|NAME", help="Which microphone, as `kws-edge devices` lists them.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 def doctor(model: str | None, listen: bool, seconds: float, device: str | None, as_json: bool) -> None:
-    """Check what kws-edge stands on here, and say what to do where something is missing or broken.
+    """Check the installation on this machine, and say how to mend what is missing or broken.
 
     The onnxruntime that is installed and the execution providers that really run, the versions of models that it takes,
     a model on bundled recordings with known answers, processor, memory, audio formats, microphones.
@@ -27,7 +27,7 @@ def doctor(model: str | None, listen: bool, seconds: float, device: str | None, 
     kws-edge doctor --listen --device USB
     kws-edge doctor --json | jq '.findings[] | select(.status != "ok")'
 
-    Exit status: 0 words can be recognised here, perhaps with warnings; 1 a problem keeps that from working.
+    Exit status: 0 words can be recognised here, possibly with warnings; 1 a problem keeps that from working.
     """
     from kws_edge.doctor import Finding, Status, examine
 

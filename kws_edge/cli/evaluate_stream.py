@@ -1,4 +1,4 @@
-"""`kws-edge evaluate-stream`: how many words a stream finds, and how often it fires where there are none."""
+"""`kws-edge evaluate-stream`: hit rate and false accepts per hour of a stream."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ def evaluate_stream(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Measure the model on streams, as `kws-edge listen` would decide on them.
+    """Measure hit rate, false accepts per hour and delay on streams, as `kws-edge listen` decides on them.
 
     Clips of words are put one after the other with pauses of 1 to 3 s, in silence and, with --snr, over each of the
     negatives; clips of other words make a stream of their own. Negatives are joined as they

@@ -61,14 +61,14 @@ if TYPE_CHECKING:
     type=click.Choice(STREAM_SCORES),
     help="Abstain by this  [default: the model's choice]",
 )
-@click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two looks, 0.01 to 1.")
+@click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two windows, 0.01 to 1.")
 @click.option(
     "--abstentions",
     type=click.Choice(["all", "words", "none"]),
-    help="Which are told, and given to --on-event and --save-events: after any sound as long as an utterance, where a "
+    help="Which are events, also for --on-event and --save-events: after any sound as long as an utterance, where a "
     "word that is listened for might have been meant, or none.  [default: words; none for a wake word's model]",
 )
-@click.option("--verbose", is_flag=True, help='Tell "not sure" of a wake word\'s model too: --abstentions words.')
+@click.option("--verbose", is_flag=True, help='Report "not sure" of a wake word\'s model too: --abstentions words.')
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each event, for scripts.")
 @click.option(
     "--on-event",
@@ -127,18 +127,18 @@ def listen(
     arecord -f S16_LE -r 16000 -c 1 -t raw | kws-edge listen -
     kws-edge listen --server http://192.0.2.7:8765
 
-    With --words, other words give no event. "Not sure" is told where a word that is listened for stands out from
-    the rest without being sure; --abstentions all tells it of barks and other speech too. A wake word's model is silent
-    about all but its word, unless --verbose is given.
+    With --words, other words give no event. "Not sure" is an event where a word that is listened for stands out from
+    the rest without being sure; --abstentions all reports it for barks and other speech too. A wake word's model is
+    silent about all but its word, unless --verbose is given.
 
-    With --wake, commands count only in the seconds after a wake word, and may be less sure for it; both are told. The
+    With --wake, commands count only in the seconds after a wake word, and may be less certain; both give events. The
     wake word may be one of the model's words, or that of another model, such as one of `kws-export wake`:
 
     \b
     kws-edge listen --wake happy --then yes,no,stop --for 4
     kws-edge listen --wake-model computer.onnx --then stop,go
 
-    Where so many samples are lost that no word can be heard, an event of the reason "losses" says so.
+    Where so many samples are lost that no word can be recognised, an event with the reason "losses" says so.
 
     Commands of --on-event run side by side, at most 4. Where 4 still run, the next event is passed over, with a
     warning; with --fast the recording waits until one has ended, so that none is lost.

@@ -22,8 +22,8 @@ def models(name: str | None, as_json: bool) -> None:
     kws-edge models softmax
     kws-edge models my_model.onnx --json | jq .thresholds
 
-    Of a model that was calibrated on streams, its thresholds there and what they were calibrated on are told too; in
-    --json they are under "stream".
+    For a model that was calibrated on streams, the thresholds for streams and what they were calibrated on are shown
+    too; in --json they are under "stream".
 
     Exit status: 0, or 2 where there is no such model or it cannot be used.
     """

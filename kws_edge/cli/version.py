@@ -9,7 +9,7 @@ import click
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 def version(as_json: bool) -> None:
-    """Print the versions of kws-edge and of what it stands on, and the execution providers of this machine."""
+    """Print the versions of kws-edge and its dependencies, and the execution providers of this machine."""
     import numpy
     import onnxruntime
 

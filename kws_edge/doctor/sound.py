@@ -91,7 +91,7 @@ def listen(seconds: float, device: int | str | None, sound: Any) -> Found:
     elif level.is_silent:
         yield Finding(check, Status.PROBLEM, message, "nothing comes: unmute it, or allow this program to use it")
     elif losses.too_many(heard / SAMPLE_RATE):
-        advice = "too many losses to hear words: end other programs, or use a faster machine or another microphone"
+        advice = "too many samples are lost: end other programs, or use a faster machine or another microphone"
         yield Finding(check, Status.PROBLEM, message, advice)
     elif microphone.overflows or microphone.dropped:
         yield Finding(check, Status.WARNING, message, "words are lost where samples are: end other programs")

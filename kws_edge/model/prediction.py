@@ -26,15 +26,15 @@ class Reason(StrEnum):
     UNKNOWN_WORD = "unknown_word"
     """The network has a class for what is none of its words, and is sure of it."""
     SILENCE = "silence"
-    """There is nothing to hear: digital silence, or a constant; or the network has a class for that, and is sure."""
+    """Nothing but silence: digital silence, or a constant; or the network has a class for that, and is sure."""
     LOSSES = "losses"
-    """A stream lost samples so often that words cannot be heard."""
+    """A stream lost so many samples that words cannot be recognised."""
     INVALID_AUDIO = "invalid_audio"
     """Samples that are NaN, infinite or far beyond full scale."""
 
 
 def worth_naming(guess: str | None, probability: float, labels: int) -> bool:
-    """Whether a guess is worth telling a person: a word, and a tenth more probable than chance among so many labels."""
+    """Whether a guess is worth showing: a word, and 0.1 more probable than chance among so many labels."""
     return guess is not None and is_word(guess) and probability > 1 / labels + 0.1
 
 

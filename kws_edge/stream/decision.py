@@ -24,9 +24,9 @@ Abstentions: sound that is `SPEECH` above the noise floor makes an episode, whic
 lasted as long as an utterance may (`MIN_SPEECH` to `MAX_SPEECH`) and no label was accepted in it, there is one event
 without a label, with the numbers of its least uncertain hop. Longer ones (music, a radio) were not said to the device.
 The pause is as long as a word may go on being recognised after its end, so that no word follows its own abstention.
-By default one is told only where a word might have been meant: where a chosen one stands out (`worth_naming`). A bark
-is no question to answer, and "not sure, perhaps happy" is no answer to who waits for a yes. Where all are asked for,
-only those are left out of which the guess is a word outside the chosen ones that stands out.
+By default there is one only where a word might have been meant: where a chosen one stands out (`worth_naming`). A bark
+does not ask for an answer, and "not sure, best guess happy" is of no use to who waits for a yes. Where all are
+asked for, only those are left out of which the guess is a word outside the chosen ones that stands out.
 """
 
 import math
@@ -104,7 +104,7 @@ class Decision:
         Parameters
         ----------
         words : the labels that give events, as `chosen_labels` gives them; None for all.
-        abstentions : which are told.
+        abstentions : which are events.
 
         Raises
         ------
@@ -239,7 +239,7 @@ class Decision:
         return event
 
     def _asked_for(self, smoothed: Smoothed) -> bool:
-        """Whether an abstention from it is to be told."""
+        """Whether an abstention with this guess becomes an event."""
         guess, p = smoothed.guess, float(smoothed.probability[smoothed.guess])
         stands_out = worth_naming(self._labels[guess], p, len(self._labels))
         if self._abstentions == "all":

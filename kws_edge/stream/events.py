@@ -1,4 +1,4 @@
-"""What a stream tells: a word, or an abstention where there might have been one."""
+"""What a stream reports: a word, or an abstention where there might have been one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from kws_edge.model.prediction import Answer
 
 Abstentions: TypeAlias = Literal["all", "words", "none"]
-"""Which abstentions are told: after any utterance, where a word might have been meant, or none."""
+"""Which abstentions are events: after any utterance, where a word might have been meant, or none."""
 ABSTENTIONS: Final[tuple[Abstentions, ...]] = get_args(Abstentions)
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -27,7 +27,7 @@ class Event(Answer):
     Attributes
     ----------
     label : the word; None where the model abstained.
-    guess : the most probable label, also where the model abstained; None where the reason is that it could not hear.
+    guess : the most probable label, also where the model abstained; None where too many samples were lost.
     probability, vacuity, entropy : the smoothed ones, by which was decided.
     alpha : float32 [K], the Dirichlet that has them.
     reason : why the model abstained; None where it did not.

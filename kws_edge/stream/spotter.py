@@ -40,7 +40,7 @@ Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
 
 
 class State(StrEnum):
-    """What a stream is at.
+    """The state of a stream.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class State(StrEnum):
     LISTENING = "listening"
     """The network looks at every window."""
     LOSSES = "losses"
-    """So many samples are lost that words cannot be heard, whatever the network does."""
+    """So many samples are lost that words cannot be recognised."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ class Snapshot:
     Attributes
     ----------
     time : stream time of its end, s.
-    state : what the stream was at.
+    state : of the stream.
     level, noise : of the sound and of the noise floor, dBFS, at least -100.
     probability : float32 [K], smoothed as the decision sees it, in the order of the model's labels.
     vacuity, entropy : the same.
@@ -130,7 +130,7 @@ class Spotter:
         settings : all settings of the decision, instead of those in the model's file.
         abstentions : "words": an abstention is an event where a chosen word might have been meant, which stands out
             from the others; "all": after any other sound of an utterance's length too; "none": never.
-        wake : what must be heard before the words count, and for how long they then do; each wake word is an event too.
+        wake : the wake words that must come before the words count, and for how long they then do; each is an event.
             The words are decided on by the settings that the model has for after a wake word, where others are not
             given. None where the words always count.
         clock : says what time it is, for `Event.clock`: as though the last sample of a push came at that time.
@@ -182,7 +182,7 @@ class Spotter:
 
     @property
     def state(self) -> State:
-        """What the stream is at."""
+        """The state of the stream."""
         if self._lossy:
             return State.LOSSES
         return State.WARMING_UP if self._hops.warming_up or self.last is None else self.last.state
@@ -230,9 +230,9 @@ class Spotter:
         return events
 
     def gap(self, samples: int) -> None:
-        """Tell that samples were lost before the next push: time passes, and what comes is heard as after a pause.
+        """Tell that samples were lost before the next push: time passes, and what comes is decided on as after a pause.
 
-        Where losses are so many that no word can be heard, the next push gives an event without label that says so.
+        Where so many samples are lost that no word can be recognised, the next push gives an event without label.
 
         Raises SettingError for less than 0; 0 is a loss of unknown length that takes no time.
         """

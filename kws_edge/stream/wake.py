@@ -1,7 +1,7 @@
 """Wake, then command: commands count only in the seconds after a wake word, and may be less sure for it.
 
 Two decisions look at one stream, each with its own calibrated thresholds: one for the wake words, which runs all day,
-and one for the commands, of which a false one needs a false or a true wake word before it. What is told is a function
+and one for the commands, of which a false one needs a false or a true wake word before it. The events are a function
 of their events and of stream time alone.
 """
 

@@ -11,7 +11,7 @@ const STATES = {
   warming_up: "Warming up.",
   silence: "Listening: silence.",
   listening: "Listening: there is sound.",
-  losses: "Too much sound is lost on the way to hear words.",
+  losses: "Too many samples are lost on the way to recognise words.",
 };
 
 const OFF = "The microphone is off.";

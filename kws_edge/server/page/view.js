@@ -83,9 +83,9 @@ function answer(item, said, when, details) {
 
 function words({ label, guess, reason, probability }, K) {
   if (label) return label;
-  if (reason === "losses") return "too much sound is lost to hear words";
+  if (reason === "losses") return "too many samples are lost to recognise words";
   const standsOut = guess && !guess.startsWith("_") && probability > 1 / K + 0.1;
-  return `not sure (${reason.replace("_", " ")})${standsOut ? `, perhaps ${guess}` : ""}`;
+  return `not sure (${reason.replace("_", " ")})${standsOut ? `, best guess ${guess}` : ""}`;
 }
 
 function numbers({ probability, entropy, vacuity }) {
@@ -99,7 +99,7 @@ function first(list, item) {
 
 // An event of a model with these labels.
 export function heard(event, labels) {
-  $("heard").textContent = event.label ?? (event.reason === "losses" ? "cannot hear" : "not sure");
+  $("heard").textContent = event.label ?? (event.reason === "losses" ? "samples lost" : "not sure");
   $("heard").classList.toggle("unsure", !event.label);
   $("log-empty").hidden = true;
   const item = element("li", event.label ? "" : "unsure");

@@ -558,7 +558,7 @@ def test_closing_from_another_thread_ends_the_iteration_and_releases_the_device(
 
 def test_giving_up_releases_the_device(machine: StandIn) -> None:
     _, blocks = opened(machine)
-    blocks.close()
+    blocks.close()  # type: ignore[attr-defined]  # a generator's
     assert machine.open == []
 
 

@@ -61,7 +61,7 @@ class TestClassify:
         assert low.split()[0] == "low"
         assert low.endswith("0.00-1.00       words/low.wav")
         assert noise.startswith("not sure")
-        assert "(uncertain, perhaps" in noise
+        assert "(uncertain, best guess" in noise
         assert (result.exit_code, result.stderr) == (0, "")
 
     def test_json_lines_are_predictions_with_their_file(self) -> None:

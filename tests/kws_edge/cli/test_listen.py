@@ -135,7 +135,7 @@ class TestReplay:
         assert result.exit_code == 0
         mid, unsure, low = result.stdout.splitlines()
         assert mid.startswith("0:01.5-0:02.1  mid ")
-        assert "not sure (uncertain, perhaps" in unsure
+        assert "not sure (uncertain, best guess" in unsure
         assert low.split()[1] == "low"
 
     def test_a_wake_words_model_tells_what_it_is_not_sure_of_only_when_asked(self) -> None:

@@ -145,7 +145,7 @@ def test_events_come_while_the_source_goes_on(client: Client) -> None:
 
     events = client.listen(Endless())
     assert next(events).label == "high"
-    events.close()
+    events.close()  # type: ignore[attr-defined]  # a generator's
     assert closed
 
 

@@ -55,7 +55,7 @@ def test_ramps_are_stated_for_200_epochs() -> None:
 
 def test_the_table_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
-        VARIANTS["mine"] = VARIANTS["softmax"]  # type: ignore[index]
+        VARIANTS["mine"] = VARIANTS["softmax"]
 
 
 def test_an_unknown_variant_is_refused_with_the_list_of_those_that_exist() -> None:

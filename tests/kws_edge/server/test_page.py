@@ -95,7 +95,7 @@ def test_what_it_is_not_sure_of_and_what_it_cannot_read_is_said(page: Page, tmp_
     (tmp_path / "<img src=x onerror=alert(1)>.wav").write_bytes(b"no audio")
     page.upload("#file", *sorted(tmp_path.iterdir()))
     page.wait("document.querySelectorAll('#answers li').length === 2")
-    assert page.text("#answers .unsure .word").startswith("not sure (uncertain), perhaps")
+    assert page.text("#answers .unsure .word").startswith("not sure (uncertain), best guess")
     assert "<img src=x onerror=alert(1)>.wav: not readable as audio" in page.text("#answers .failed")
     assert page.js("document.querySelectorAll('img').length") == 0
 

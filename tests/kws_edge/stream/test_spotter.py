@@ -25,8 +25,9 @@ from kws_edge.audio.sources import Block
 from kws_edge.errors import AudioError, DeviceError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.features import mfcc
-from kws_edge.model.keyword_model import DEFAULT_TARGET, KeywordModel
+from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.prediction import Reason
+from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.model.shipped import shipped_models
 from kws_edge.stream.decision import decide
 from kws_edge.stream.events import Event
@@ -504,7 +505,7 @@ def test_giving_up_closes_the_source(model: KeywordModel) -> None:
     source = Recorded(Block(words("mid")), Block(words("low")))
     events = Spotter(model).listen(source)
     assert next(events).label == "mid"
-    events.close()
+    events.close()  # type: ignore[attr-defined]  # a generator's
     assert source.closed
 
 

@@ -262,7 +262,7 @@ class TestEvaluateStream:
     def test_tones_in_silence_are_all_found(self) -> None:
         row = rows("--positives", "clips")["9 words"]
         assert (row["hits"], row["false_accepts"]) == (9, 0)
-        assert row["settings"]["thresholds"] == {"entropy": 0.5}  # type: ignore[index]
+        assert row["settings"]["thresholds"] == {"entropy": 0.5}
 
     def test_the_same_seed_gives_the_same_numbers(self) -> None:
         arguments = ("--positives", "clips", "--count", "4")

@@ -137,7 +137,7 @@ def test_backgrounds_are_decoded_when_they_are_reached() -> None:
     class Recordings(list[F32]):
         asked = 0
 
-        def __getitem__(self, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204
+        def __getitem__(self, i):  # noqa: ANN001, ANN204
             Recordings.asked += 1
             return super().__getitem__(i)
 

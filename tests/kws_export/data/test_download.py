@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -288,8 +289,8 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_first_byte(
     fetch: Callable[..., Path], site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = len(ARCHIVE) * (1 + module.UNPACKED_RATIO)
-    usage = type("Usage", (), {"free": int(needed) - 1})
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: usage)
+    usage = SimpleNamespace(free=int(needed) - 1)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage)
     with pytest.raises(DownloadError, match=r"GB free; fetching and unpacking need another"):
         fetch()
     assert not part_of(tmp_path / "data").exists()

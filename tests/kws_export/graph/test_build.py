@@ -22,11 +22,11 @@ from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.features import FrontEnd, mfcc, pad
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
-from kws_edge.model.runtime import zero_states
+from kws_edge.model.runtime import OUTPUTS, zero_states
 from kws_edge.model.shipped import MODELS
 from kws_edge.model.variants import VARIANTS, Variant
 from kws_edge.stream.trace import trace
-from kws_export.graph.build import OUTPUTS, build_model, build_step_model, load_model, save_model
+from kws_export.graph.build import build_model, build_step_model, load_model, save_model
 from kws_export.network.head import evidential_head
 from kws_export.network.matchboxnet import MatchboxNet
 

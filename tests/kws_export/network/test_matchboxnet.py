@@ -11,10 +11,11 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor, nn
 
 from kws_edge.model.features import FrontEnd
+from kws_edge.model.metadata import Padding
 from kws_export.kernels import compiled as kernels
 from kws_export.kernels import trunk
 from kws_export.network.fast import FastMatchboxNet, stages
-from kws_export.network.matchboxnet import BN_EPS, MatchboxNet, Padding, initialise_xavier, parameter_count
+from kws_export.network.matchboxnet import BN_EPS, MatchboxNet, initialise_xavier, parameter_count
 from kws_export.training.checkpoint import new_network
 from kws_export.training.recipe import Recipe
 
@@ -270,7 +271,7 @@ def test_a_recipe_chooses_how_weights_begin() -> None:
     spreads = {}
     for how in ("fan_in", "xavier"):
         torch.manual_seed(0)
-        recipe = Recipe(name="x", variant="softmax", initialisation=how)  # type: ignore[arg-type]
+        recipe = Recipe(name="x", variant="softmax", initialisation=how)
         spreads[how] = new_network(recipe, list("abc"), FrontEnd()).prologue.pointwise.std().item()
     assert spreads["fan_in"] == pytest.approx(1 / 64**0.5 / 3**0.5, rel=0.05)
     assert spreads["xavier"] == pytest.approx((6 / 192) ** 0.5 / 3**0.5, rel=0.05)
