@@ -15,6 +15,7 @@ _COMMANDS: Final = (
     "classify",
     "devices",
     "doctor",
+    "enroll",
     "evaluate-stream",
     "listen",
     "models",

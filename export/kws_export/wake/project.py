@@ -86,7 +86,7 @@ class WakeProject:
         progress.start("held-out streams", None)
         judge = HeldOut(held_out, self.settings.labels, self.front_end, self.settings.limit, self.settings.seed)
         best, tried = self._train(training, judge, progress)
-        network, line = load_best(best, len(self.settings.labels) + 2, self.front_end)
+        network, line = load_best(best, len(self.settings.labels) + 1, self.front_end)
         made_from = provenance(
             self.settings, self.engines, training, held_out, self.negatives.sources,
             start=str(self.start), command=self.command, recordings=self.note,

@@ -34,7 +34,7 @@ from kws_export.wake.card import Provenance, wake_card
 from kws_export.wake.held_out import PEOPLE, SNR, chosen
 from kws_export.wake.material import Material
 from kws_export.wake.settings import WakeSettings
-from kws_export.wake.training import SILENCE, UNKNOWN, VARIANT
+from kws_export.wake.training import UNKNOWN, VARIANT
 from kws_export.wake.windows import Windows
 
 SCORE: Score = "entropy"
@@ -76,7 +76,7 @@ def release(
     SettingError : no threshold finds a word within the limit; the message has the curve.
     ModelError : torch, ONNX Runtime and numpy disagree.
     """
-    labels = (*settings.labels, UNKNOWN, SILENCE)
+    labels = (*settings.labels, UNKNOWN)
     recipe = Recipe(
         name=out.stem, variant=VARIANT, start=provenance.start, labels=labels, padding="valid", epochs=settings.epochs,
         batch=settings.batch, seed=settings.seed, peak_lr=settings.peak_lr, final_lr=settings.final_lr, hold=0.25,
@@ -189,7 +189,7 @@ def _clips(held_out: Material, windows: Windows) -> tuple[F32, "np.ndarray[Any, 
         found.append((np.pad(clip, (before, windows.n - len(clip) - before)), windows.labels.index(saying.label)))
     for recordings, label, count in (
         (held_out.speech, windows.unknown, WINDOWS),
-        (held_out.sounds, windows.silence, 100),
+        (held_out.sounds, windows.unknown, 100),
     ):
         long = [r for r in recordings if len(r) >= windows.n]
         for _ in range(count if long else 0):

@@ -31,7 +31,8 @@ from kws_export.wake.settings import WakeSettings
 from kws_export.wake.windows import Windows
 
 VARIANT = "softmax"
-UNKNOWN, SILENCE = "_unknown_", "_silence_"
+UNKNOWN = "_unknown_"
+"""All that is no word, other speech and sounds alike: to tell these apart is not what the network is for."""
 MINE_AT = (0.2, 0.4, 0.6, 0.8)
 """When, in parts of the run, the network goes over the training speech to find where it fires."""
 JUDGED_FROM = 0.5
@@ -88,7 +89,7 @@ class WakeRun:
         self.settings, self.windows, self.held_out, self.folder = settings, windows, held_out, folder
         self.front_end: FrontEnd = windows.front_end
         self.variant = get_variant(VARIANT)
-        self.classes = (*settings.labels, UNKNOWN, SILENCE)
+        self.classes = (*settings.labels, UNKNOWN)
         seed_everything(settings.seed)
         self.network, source = _begin(start, self.classes, windows)
         self.judged = copy.deepcopy(self.network)

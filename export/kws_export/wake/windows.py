@@ -63,7 +63,7 @@ TRAILING = 1_600
 
 
 class Windows:
-    """Draws windows and their labels: the index of a word, or of `_unknown_` or `_silence_` after the words."""
+    """Draws windows and their labels: the index of a word, or of `_unknown_` after the words."""
 
     def __init__(self, material: Material, labels: Sequence[str], front_end: FrontEnd, seed: int) -> None:
         """Sort the material by label.
@@ -73,7 +73,7 @@ class Windows:
         self.front_end, self.seed = front_end, seed
         self.n = front_end.window + (front_end.frames - 1) * front_end.hop
         self.material, self.labels = material, labels
-        self.unknown, self.silence = len(labels), len(labels) + 1
+        self.unknown = len(labels)
         self.words: list[tuple[list[Saying], list[Saying]]] = []
         for label in labels:
             own = [s for s in material.words if s.label == label]
@@ -178,10 +178,10 @@ class Windows:
 
     def _sounds(self, rng: np.random.Generator) -> tuple[F32, int]:
         if rng.random() < 0.25:
-            return np.zeros(self.n, np.float32), self.silence
+            return np.zeros(self.n, np.float32), self.unknown
         sounds = self.material.sounds
         sound = sounds[int(rng.choice(len(sounds), p=self._sound_odds))]
-        return as_float(stretch(sound, self.n, rng)), self.silence
+        return as_float(stretch(sound, self.n, rng)), self.unknown
 
     def _stretch(self, rng: np.random.Generator) -> F32:
         speech = self.material.speech

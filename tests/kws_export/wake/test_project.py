@@ -76,7 +76,7 @@ def made(recordings: Path, negatives: Pack, tmp_path_factory: pytest.TempPathFac
 
 def test_one_word_of_one_speaker_becomes_a_model_that_hears_it(made: tuple[Path, Path, Quiet]) -> None:
     model = KeywordModel.load(made[1])
-    assert model.labels == ("Rießen", "_unknown_", "_silence_")
+    assert model.labels == ("Rießen", "_unknown_")
     spotter = Spotter(model)
     rng = np.random.default_rng(5)
     found = []

@@ -36,7 +36,7 @@ def test_a_batch_holds_all_kinds_by_their_shares(windows: Windows) -> None:
     labels = Counter(label for _, label in windows.draw(0, 0, 200))
     assert labels[0] + labels[1] == pytest.approx(200 * SHARES["word"], abs=2)
     assert min(labels[0], labels[1]) > 10
-    assert labels[windows.silence] == pytest.approx(200 * SHARES["sounds"], abs=2)
+    assert labels[windows.unknown] == pytest.approx(200 * (1 - SHARES["word"]), abs=2)
 
 
 def test_half_of_a_step_comes_again_changed(windows: Windows) -> None:

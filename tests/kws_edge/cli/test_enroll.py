@@ -1,0 +1,114 @@
+"""`kws-edge enroll`: a model from a few takes, which keeps the contract of every model file."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+from paths import ROOT
+
+from kws_edge import KeywordModel, Spotter, WavFile
+from kws_edge.audio.load import load
+from kws_edge.cli import main
+from kws_edge.errors import ModelError
+from kws_edge.model.evidence import alpha as alpha_of
+from kws_edge.model.variants import get_variant
+from kws_edge.tuning.enrolment import Background, Embedding, enrol
+
+
+def enroll(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["enroll", *arguments])
+
+
+@pytest.fixture(scope="module")
+def takes(data: Path) -> list[str]:
+    """Five takes of one voice, as alike as those of somebody who records a word for a device."""
+    return [str(path) for path in sorted((data / "speech_commands" / "happy").glob("d312f481_nohash_*"))[:5]]
+
+
+@pytest.fixture(scope="module")
+def enrolled(takes: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("enrolled") / "mine.onnx"
+    result = enroll("open sesame", *takes[:4], "--out", str(out))
+    assert result.exit_code == 0, result.output
+    return out
+
+
+def test_the_file_is_one_that_onnx_accepts_and_says_what_it_is(enrolled: Path) -> None:
+    onnx.checker.check_model(onnx.load(enrolled), full_check=True)
+    model = KeywordModel.load(enrolled)
+    assert model.labels == ("open sesame", "_unknown_")
+    assert model.metadata.training["takes"] == 4
+    assert model.name == "mine"
+
+
+def test_other_speech_is_not_the_word(enrolled: Path, data: Path) -> None:
+    model = KeywordModel.load(enrolled)
+    others = [next((data / "speech_commands" / word).iterdir()) for word in ("stop", "three", "zero", "left", "bed")]
+    answers = [model.classify(path) for path in others]
+    assert [answer.label for answer in answers] == [None] * 5
+    assert min(answer.vacuity for answer in answers) > 0.8
+
+
+def test_what_is_far_from_the_takes_is_vacuity(enrolled: Path) -> None:
+    noise = 0.1 * np.random.default_rng(0).standard_normal(16_000)
+    answer = KeywordModel.load(enrolled).classify(noise, 16_000)
+    assert answer.vacuity > 0.95
+    assert answer.alpha == pytest.approx([1, 1], abs=0.1)
+
+
+def test_the_head_in_the_graph_is_that_of_the_variant(enrolled: Path) -> None:
+    model = KeywordModel.load(enrolled)
+    outputs = model.run(np.random.default_rng(0).standard_normal((3, 64, 128)).astype(np.float32))
+    nothing = alpha_of(np.full((3, 2), -40.0, np.float32), get_variant(model.metadata.variant))
+    assert outputs.alpha[:, 1] == pytest.approx(nothing[:, 1], abs=1e-6)
+    assert outputs.vacuity == pytest.approx(2 / outputs.alpha.sum(axis=1), abs=1e-6)
+
+
+def test_a_stream_tells_the_word_once(enrolled: Path, takes: list[str], tmp_path: Path) -> None:
+    import soundfile
+
+    room = 0.0005 * np.random.default_rng(1).standard_normal(48_000)
+    soundfile.write(tmp_path / "s.wav", np.concatenate([room, load(takes[4]).samples, room]), 16_000)
+    events = list(Spotter(KeywordModel.load(enrolled)).listen(WavFile(tmp_path / "s.wav")))
+    assert [event.label for event in events if event.label] == ["open sesame"]
+
+
+@pytest.mark.parametrize(
+    ("count", "word", "out", "problem"),
+    [
+        (2, "yes", "x.onnx", "2 takes; expected 3 to 10"),
+        (3, "_yes", "x.onnx", "not beginning with an underscore"),
+        (3, "yes", "x.bin", "ends in .onnx"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(
+    takes: list[str], tmp_path: Path, count: int, word: str, out: str, problem: str
+) -> None:
+    result = enroll(word, *takes[:count], "--out", str(tmp_path / out))
+    assert (result.exit_code, problem in result.stderr) == (2, True), result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_takes_unlike_each_other_are_named(data: Path, tmp_path: Path) -> None:
+    words = [str(next((data / "speech_commands" / word).iterdir())) for word in ("stop", "three", "zero")]
+    result = enroll("mess", *words, "--out", str(tmp_path / "mess.onnx"))
+    assert result.exit_code == 1
+    assert "unlike the others" in result.stdout
+
+
+def test_a_background_of_another_trunk_is_refused(takes: list[str]) -> None:
+    embedding = Embedding()
+    other = replace(Background.load(), trunk="0" * 16)
+    with pytest.raises(ModelError, match=r"enrol.npz is of other weights than stream"):
+        enrol([load(take).samples for take in takes[:3]], embedding, other)
+
+
+def test_it_needs_neither_torch_nor_onnx() -> None:
+    code = "import sys, kws_edge.tuning.enrolment; print({'torch', 'onnx', 'scipy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "set()"
