@@ -68,8 +68,18 @@ def test_the_arrows_hold(packages: Path) -> None:
         ("kws_edge/errors.py", "import kws_edge.model.variants", "finds its place here BROKEN"),
         ("kws_edge/model/features.py", "def late() -> None:\n    import torch", "no training or plotting stack BROKEN"),
         ("kws_edge/unplaced.py", "", "finds its place here BROKEN"),
+        ("kws_export/network/head.py", "import kws_export.training.losses", "down to the kernels BROKEN"),
+        ("kws_export/unplaced.py", "", "down to the kernels BROKEN"),
     ],
-    ids=["device to workstation", "model to stream", "errors to model", "torch inside a function", "new module"],
+    ids=[
+        "device to workstation",
+        "model to stream",
+        "errors to model",
+        "torch inside a function",
+        "new module",
+        "network to training",
+        "new module of the workstation",
+    ],
 )
 def test_an_arrow_the_wrong_way_is_caught(packages: Path, module: str, line: str, broken: str) -> None:
     with (packages / module).open("a") as source:
