@@ -277,6 +277,7 @@ def _run(
     saver: "EventSaver | None",
 ) -> None:
     """Listen until the source ends. Where it held nothing to decide on, say why."""
+    from kws_edge.memory import release_start
     from kws_edge.stream.spotter import State
 
     told, heard, loudest = 0, False, float("-inf")
@@ -285,7 +286,9 @@ def _run(
             spotter.gap(block.dropped)
         events = spotter.push(block.samples)
         told += len(events)
-        heard = heard or spotter.state == State.LISTENING
+        if not heard and spotter.state == State.LISTENING:
+            heard = True
+            release_start()  # all has run once
         loudest = max(loudest, spotter.last.level if spotter.last else loudest)
         _tell(events, display, command, saver)
         if saver:
