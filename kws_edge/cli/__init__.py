@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from kws_edge.cli.empty import refuse_empty_values
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
 
@@ -38,6 +39,11 @@ class _Commands(click.Group):
             return None
         name = cmd_name.replace("-", "_")
         return getattr(import_module(f"kws_edge.cli.{name}"), name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        refuse_empty_values(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. What is wrong is said in one line, and Ctrl-C ends in silence."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kws_edge.errors import SettingError
+from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     from kws_edge.audio.sources import Block
@@ -50,6 +51,7 @@ class EventCommand:
         wait : where `MOST_COMMANDS` run, wait until one ends, for a source that does not run away meanwhile.
         """
         self._command, self._output, self._wait = command, output, wait
+        self._named = one_line(command)
         self._running: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, event: "Event") -> None:
@@ -59,7 +61,7 @@ class EventCommand:
             time.sleep(_POLL)
             self._forget_ended()
         if len(self._running) >= MOST_COMMANDS:
-            _log.warning("%s: %d still run; event at %.1f s passed over", self._command, MOST_COMMANDS, event.time)
+            _log.warning("%s: %d still run; event at %.1f s passed over", self._named, MOST_COMMANDS, event.time)
             return
         process = subprocess.Popen(
             self._command, shell=True, stdin=subprocess.PIPE, stdout=self._output, stderr=self._output
@@ -76,7 +78,7 @@ class EventCommand:
         for process in [p for p in self._running if p.poll() is not None]:
             self._running.remove(process)
             if process.returncode:
-                _log.warning("%s: exit status %d", self._command, process.returncode)
+                _log.warning("%s: exit status %d", self._named, process.returncode)
 
     def close(self) -> None:
         """Wait a little for those that still run, and then leave them."""
@@ -85,7 +87,7 @@ class EventCommand:
             try:
                 process.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                _log.warning("%s: still runs", self._command)
+                _log.warning("%s: still runs", self._named)
 
 
 class EventSaver:

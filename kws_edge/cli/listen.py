@@ -174,7 +174,7 @@ def listen(
         waking = None
         if wake or wake_model:
             other = KeywordModel.load(wake_model) if wake_model else None
-            waking = Wake(word_list(wake), wake_seconds or WAKE_SECONDS, other)
+            waking = Wake(word_list(wake), WAKE_SECONDS if wake_seconds is None else wake_seconds, other)
         asked["abstentions"] = abstentions or _told_abstentions(loaded.metadata, verbose=verbose)
         stream = Spotter(loaded, clock=local_time, wake=waking, **asked)
         _tell_words(stream, asked=words is not None)

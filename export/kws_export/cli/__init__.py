@@ -2,7 +2,9 @@
 
 import click
 
+from kws_edge.cli.empty import refuse_empty_values
 from kws_edge.errors import KwsEdgeError
+from kws_edge.text import one_line
 from kws_export.cli.average import average
 from kws_export.cli.download import download
 from kws_export.cli.export import export
@@ -22,12 +24,17 @@ from kws_export.cli.zoo import zoo
 class _OneLineErrors(click.Group):
     """Errors of the package and of the system become one line and exit status 1; Ctrl-C is status 130."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        refuse_empty_values(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
         try:
             return super().invoke(ctx)
         except (KwsEdgeError, OSError) as error:
-            raise click.ClickException(str(error)) from None
+            raise click.ClickException(one_line(error)) from None
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)

@@ -213,3 +213,13 @@ def test_inspect_refuses_what_is_no_model(tmp_path: Path, content: bytes) -> Non
     path = tmp_path / "x.onnx"
     path.write_bytes(content)
     assert_one_line_error(call("inspect", path), r"x\.onnx (is not an ONNX file|has no metadata)")
+
+
+def test_an_empty_value_of_an_option_is_refused_and_a_name_stays_on_its_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["export", str(tmp_path), "--out", ""])
+    assert (result.exit_code, "--out: an empty value" in result.stderr) == (2, True)
+    (tmp_path / "a\nError: forged").mkdir()
+    result = CliRunner().invoke(main, ["export", str(tmp_path / "a\nError: forged")])
+    assert result.exit_code != 0
+    assert r"a\nError: forged" in result.stderr
+    assert "\nError: forged" not in result.stderr
