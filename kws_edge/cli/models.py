@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", required=False, metavar="[NAME|PATH]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
-def models(name: str | None, as_json: bool) -> None:
+@click.option(
+    "--operators", is_flag=True, help="What a reduced build of onnxruntime has to hold, as its configuration."
+)
+def models(name: str | None, as_json: bool, operators: bool) -> None:
     """List the models that come with kws-edge, or describe one, shipped or in a file of yours.
 
     \b
     kws-edge models
     kws-edge models softmax
     kws-edge models my_model.onnx --json | jq .thresholds
+
+    kws-edge models --operators > operators.config
 
     For a model that was calibrated on streams, the thresholds for streams and what they were calibrated on are shown
     too; in --json they are under "stream".
@@ -30,6 +35,9 @@ def models(name: str | None, as_json: bool) -> None:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 
+    if operators:
+        _show_operators(name)
+        return
     described = {key: KeywordModel.load(key).metadata for key in ([name] if name else shipped_models())}
     if as_json:
         for key, metadata in described.items():
@@ -44,6 +52,16 @@ def models(name: str | None, as_json: bool) -> None:
                 f"{mark} {key:20} {metadata.variant:15} {len(metadata.labels):5} {_accuracy(metadata, 'test'):>14}"
             )
         click.echo("* is what runs unless another is asked for.")
+
+
+def _show_operators(name: str | None) -> None:
+    """Print the operators of a model in all of its forms, or of all shipped ones."""
+    from kws_edge.model.operators import needed_operators, to_config
+    from kws_edge.model.shipped import find_model, shipped_models
+
+    files = [find_model(name)] if name else list(shipped_models().values())
+    forms = [path for file in files for path in sorted(file.parent.glob(f"{file.stem}.*onnx"))]
+    click.echo(to_config(needed_operators(forms or files)), nl=False)
 
 
 def _accuracy(metadata: "Metadata", split: str) -> str:

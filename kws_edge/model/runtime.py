@@ -44,7 +44,15 @@ def short_name(provider: str) -> str:
     return provider.removesuffix(_SUFFIX).lower()
 
 
-def open_session(data: bytes, provider: str, threads: int, *, profile: Path | None = None) -> ort.InferenceSession:
+def open_session(
+    data: bytes,
+    provider: str,
+    threads: int,
+    *,
+    profile: Path | None = None,
+    optimised: Path | None = None,
+    layouts: bool = True,
+) -> ort.InferenceSession:
     """Open a model on a provider, or on the CPU where the provider is not there; `get_providers` says which it is.
 
     None of its threads spins in waiting. Onnxruntime's errors, which have no class in common, come as they are.
@@ -55,6 +63,8 @@ def open_session(data: bytes, provider: str, threads: int, *, profile: Path | No
     provider : onnxruntime's name of it.
     threads : of one run.
     profile : onnxruntime writes a profile of each node here, with more to the name, until `end_profiling`.
+    optimised : onnxruntime writes the graph here as it runs it, fused and for this processor.
+    layouts : whether tensors may be laid out as this processor likes them, by operators that others do not need.
     """
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
@@ -65,6 +75,10 @@ def open_session(data: bytes, provider: str, threads: int, *, profile: Path | No
     if profile:
         options.enable_profiling = True
         options.profile_file_prefix = str(profile)
+    if not layouts:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    if optimised:
+        options.optimized_model_filepath = str(optimised)
     wanted = {provider: None, CPU: None}  # in this order, each once
     providers = [name for name in wanted if name in ort.get_available_providers()]
     session = ort.InferenceSession(data, options, providers=providers, enable_fallback=0)
