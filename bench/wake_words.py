@@ -66,7 +66,7 @@ def measure(model: KeywordModel, takes: Path, speech: list[Piece], sounds: list[
     m, own = model.metadata, StreamSettings.of(model.metadata)
     score = next(iter(own.thresholds))
     at_own = calibration.weigh(m, streams, without, own, words)
-    thresholds = calibration.candidates(m, streams, without, (score,), words)  # type: ignore[arg-type]
+    thresholds = calibration.candidates(m, streams, without, own, (score,), words)  # type: ignore[arg-type]
     rows: dict[str, Any] = {}
     for trace in streams:
         curve = calibration.trade_off(m, [trace], without, own, thresholds, words, until=50)

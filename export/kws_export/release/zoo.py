@@ -1,6 +1,7 @@
-"""The table of a folder's models, in its README.md: a row a file, from what the file and its card say.
+"""The tables of a folder's models, in its README.md: a row a file, from what the file and its card say.
 
-The card has what the file has not: what its thresholds gave on the test split.
+The card has what the file has not: what its thresholds gave on the test split. Models of wake words have a table of
+their own.
 """
 
 import re
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from kws_edge.errors import ModelError
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import is_wake_model, is_word
 from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 from kws_export.report.tables import NONE, Table
 
@@ -17,6 +19,7 @@ _HEAD = [
     "model", "variant", "classes", "size", "test accuracy", f"entropy at {TARGET}: accepted", "coverage",
     "others withheld", f"vacuity at {TARGET}: accepted", "coverage", "others withheld",
 ]  # fmt: skip
+_WAKE_HEAD = ["wake word's model", "listens for", "size", "found, held out", "false accepts an hour, held out"]
 _BEGIN, _END = "<!-- kws-export zoo -->", "<!-- end -->"
 
 
@@ -32,17 +35,39 @@ def update(folder: Path) -> int:
     if text.count(_BEGIN) != 1 or text.count(_END) != 1:
         raise ModelError(f"{readme}: expected a table between the lines {_BEGIN} and {_END}")
     files = sorted(shipped_models(folder).values(), key=lambda path: path.stem != DEFAULT_MODEL)
-    table = Table("zoo", "", "", _HEAD, [row(file) for file in files]).to_markdown()
+    waking = [file for file in files if is_wake_model(KeywordModel.load(file).metadata)]
+    table = Table("zoo", "", "", _HEAD, [row(file) for file in files if file not in waking]).to_markdown()
+    if waking:
+        table += "\n\n" + Table("wake", "", "", _WAKE_HEAD, [wake_row(file) for file in waking]).to_markdown()
     before, rest = text.split(_BEGIN)
     readme.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.split(_END)[1]}", encoding="utf-8")
     return len(files)
 
 
-def row(file: Path) -> list[str]:
-    """A model's cells."""
+def wake_row(file: Path) -> list[str]:
+    """The cells of a wake word's model, from its calibration: words in silence and 10 dB over sounds and speech."""
+    metadata = KeywordModel.load(file).metadata
+    calibration = (metadata.stream or {})["calibration"]
+    found, (fired, *_) = calibration["words"], calibration["false_accepts_per_hour"].values()
+    return [
+        f"[{metadata.name}]({_card(file).name})",
+        ", ".join(f'"{label}"' for label in metadata.labels if is_word(label)),
+        f"{file.stat().st_size / 1000:.0f} kB",
+        f"{found['hit_rate']['value']:.1%}",
+        f"{fired['value']:.2f} ({fired['low']:.2f} to {fired['high']:.2f})",
+    ]
+
+
+def _card(file: Path) -> Path:
     card = file.with_suffix(".md")
     if not card.is_file():
         raise ModelError(f"{file} has no card {card.name}; expected one, as kws-export export writes it")
+    return card
+
+
+def row(file: Path) -> list[str]:
+    """A model's cells."""
+    card = _card(file)
     metadata, text = KeywordModel.load(file).metadata, card.read_text(encoding="utf-8")
     return [
         f"[{metadata.name}]({card.name})",

@@ -26,6 +26,7 @@ from kws_edge.errors import AudioError, DeviceError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.features import mfcc
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import is_wake_model
 from kws_edge.model.prediction import Reason
 from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.model.shipped import shipped_models
@@ -79,7 +80,7 @@ def shipped() -> KeywordModel:
     if not shipped_models():
         pytest.skip("no model is shipped in this checkout")
     models = map(KeywordModel.load, shipped_models())
-    return next((model for model in models if model.metadata.stream), None) or KeywordModel.load()
+    return next((m for m in models if m.metadata.stream and not is_wake_model(m.metadata)), None) or KeywordModel.load()
 
 
 def labels(events: list[Event]) -> list[str | None]:
