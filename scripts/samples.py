@@ -23,13 +23,13 @@ from kws_export.voices.kokoro import Kokoro
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "kws_edge" / "samples"
 CHOSEN = {
-    "yes": ("af_kore+af_sarah", 0.8),
+    "yes": ("af_kore+af_sky", 0.87),
     "left": ("am_puck+bm_fable", 0.84),
-    "happy": ("af_aoede+af_nova", 0.94),
-    "three": ("am_michael+bf_isabella", 0.89),
+    "happy": ("af_sky+am_michael", 0.9),
+    "three": ("am_michael+bf_alice", 0.94),
     "banana": ("af_kore+af_nova", 0.92),
 }
-"""Word → the voice that says it, and how fast: the take of `--choose` that its networks hear best."""
+"""Word → the voice that says it, and how fast: a take of `--choose` that its networks hear best or second."""
 KNOWN = ("yes", "left", "happy", "three")
 """Those that the models know."""
 STREAM = ("yes", "left", "banana", "noise", "happy", "silence", "three")
