@@ -5,14 +5,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kws_export.evaluation.score_runs import Answers, RunScores, shortened
+from kws_export.evaluation.score_runs import KeptAnswers, RunScores, shortened
 
 LABELS = ("yes", "no", "up")
 INSIDE = ("validation", "test", "test_20dB", "test_10dB", "test_5dB", "test_0dB")
 OUTSIDE = ("other_words", "silence", "speech")
 
 
-def answers(n: int, errors: float, seed: int, *, with_probabilities: bool = False, outside: bool = False) -> Answers:
+def answers(
+    n: int, errors: float, seed: int, *, with_probabilities: bool = False, outside: bool = False
+) -> KeptAnswers:
     """n clips, about so many of them wrong; both scores rank most of the errors last."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(len(LABELS), size=n)
@@ -23,10 +25,10 @@ def answers(n: int, errors: float, seed: int, *, with_probabilities: bool = Fals
     entropy, i16 = shortened(doubt), np.int16
     kept = (np.full(n, -1, i16) if outside else truth.astype(i16), predicted.astype(i16), entropy, shortened(vacuity))
     if not with_probabilities:
-        return Answers(*kept)
+        return KeptAnswers(*kept)
     p = probabilities(predicted, doubt)
     row = np.arange(n)
-    return Answers(*kept, *map(shortened, (p[row, truth], p[row, predicted], np.square(p).sum(1))))
+    return KeptAnswers(*kept, *map(shortened, (p[row, truth], p[row, predicted], np.square(p).sum(1))))
 
 
 def probabilities(predicted: npt.NDArray[Any], doubt: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model import evidence
 from kws_edge.model.variants import get_variant
 from kws_export.evaluation import bounds
-from kws_export.evaluation.score_runs import Answers
+from kws_export.evaluation.score_runs import KeptAnswers
 
 MSE_LIPSCHITZ = 2 * np.sqrt(2)
 """Of ‖p − y‖² on the simplex, whose gradient is 2(p − y), and ‖p − y‖ at most √2."""
@@ -43,7 +43,7 @@ class Gaps:
     mse_loose: F64
 
     @classmethod
-    def of(cls, answers: Answers, variant: str) -> "Gaps":
+    def of(cls, answers: KeptAnswers, variant: str) -> "Gaps":
         """Compute them from the logits. Raises SettingError where these were not kept."""
         if answers.logits is None:
             raise SettingError("no logits in the score file; run `kws-export score` again, into another folder")

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kws_edge.arrays import F32, I16, Bools
+from kws_edge.arrays import F32, I16
 from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.score import Score
+from kws_export.evaluation.answers import ClipAnswers
 from kws_export.evaluation.score_sets import ClipSet
 from kws_export.evaluation.scoring import Scored, score_clips
 from kws_export.graph.build import build_model, run_model
@@ -40,8 +40,8 @@ _DROPPED_BITS = 24 - 16  # of a float32's 24 significant ones
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """A model's answers on n clips.
+class KeptAnswers(ClipAnswers):
+    """A model's answers on n clips, as a score file keeps them.
 
     Attributes
     ----------
@@ -61,17 +61,8 @@ class Answers:
     sum_p2: F32 | None = None
     logits: F32 | None = None
 
-    @property
-    def correct(self) -> Bools:
-        """Which clips the model names right, before any abstention."""
-        return self.predicted == self.truth
-
-    def score(self, name: Score) -> F32:
-        """The named uncertainty of each clip."""
-        return self.vacuity if name == "vacuity" else self.entropy
-
     @classmethod
-    def of(cls, scored: Scored, logits: F32 | None = None, *, with_probabilities: bool = False) -> "Answers":
+    def of(cls, scored: Scored, logits: F32 | None = None, *, with_probabilities: bool = False) -> "KeptAnswers":
         """What is kept of a model's outputs, and of the logits [n, K] behind them where they are given."""
         answers = cls(
             scored.truth.astype(np.int16),
@@ -124,7 +115,7 @@ class RunScores:
     checkpoint: str
     keys: dict[str, str]
     patterns: dict[str, list[str]]
-    sets: dict[str, Answers]
+    sets: dict[str, KeptAnswers]
     history: list[dict[str, float]] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
@@ -157,7 +148,7 @@ class RunScores:
             of, _, column = name.partition("/")
             sets.setdefault(of, {})[column] = array
         about["labels"] = tuple(about["labels"])
-        return cls(**about, sets={name: Answers(**columns) for name, columns in sets.items()})
+        return cls(**about, sets={name: KeptAnswers(**columns) for name, columns in sets.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +251,7 @@ def score(
                 patterns={**before.patterns, **patterns},
                 sets={
                     **before.sets,
-                    clips.name: Answers.of(
+                    clips.name: KeptAnswers.of(
                         scored, _logits(run, clips, features), with_probabilities=clips.name == "test"
                     ),
                 },

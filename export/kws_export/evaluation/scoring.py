@@ -12,8 +12,9 @@ from kws_edge.files import replace_file
 from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
-from kws_edge.model.score import SCORES, Score
+from kws_edge.model.score import SCORES
 from kws_edge.model.selection import OperatingPoint, operating_point, point_at, withheld
+from kws_export.evaluation.answers import ClipAnswers
 from kws_export.evaluation.metrics import accuracy_interval, conservative_operating_point
 
 TARGETS = (0.99, 0.995, 0.999)
@@ -23,7 +24,7 @@ Thresholds = dict[str, tuple[OperatingPoint, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(ClipAnswers):
     """A model's outputs on n clips, K classes.
 
     Attributes
@@ -40,18 +41,9 @@ class Scored:
     entropy: F32
 
     @property
-    def correct(self) -> Bools:
-        """Which clips the model names right, before any abstention."""
-        return self.predicted == self.truth
-
-    @property
     def probability(self) -> F64:
         """p̂, float64 [n, K]."""
         return evidence.probability(self.alpha.astype(np.float64))
-
-    def score(self, name: Score) -> F32:
-        """The named uncertainty of each clip."""
-        return self.vacuity if name == "vacuity" else self.entropy
 
     def accuracy(self) -> dict[str, float]:
         """Accuracy with its 95 % Clopper-Pearson interval, as the metadata hold it."""

@@ -27,7 +27,7 @@ from kws_edge.model.selection import TOLERANCE, OperatingPoint, operating_point,
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation import metrics
 from kws_export.evaluation.gaps import Gaps
-from kws_export.evaluation.score_runs import Answers, RunScores
+from kws_export.evaluation.score_runs import KeptAnswers, RunScores
 from kws_export.evaluation.score_sets import NO_WORD, SNRS, noisy_name
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import (
@@ -86,7 +86,7 @@ def figures(run: RunScores) -> Figures:
     return out
 
 
-def _ranking(test: Answers) -> Iterator[tuple[Key, float]]:
+def _ranking(test: KeptAnswers) -> Iterator[tuple[Key, float]]:
     has_both = test.correct.any() and not test.correct.all()
     for score in SCORES:
         u = test.score(score)
@@ -95,7 +95,7 @@ def _ranking(test: Answers) -> Iterator[tuple[Key, float]]:
         yield Key("saturated", "test", score), float((u == 1).mean())
 
 
-def _probabilities(test: Answers) -> Iterator[tuple[Key, float]]:
+def _probabilities(test: KeptAnswers) -> Iterator[tuple[Key, float]]:
     """Calibration error, Brier score and negative log-likelihood, as in metrics.py, from what is kept of p̂."""
     if test.p_truth is None or test.p_predicted is None or test.sum_p2 is None:
         raise SettingError("no probabilities of the test split; run `kws-export score` again")
@@ -168,7 +168,7 @@ def _outside(run: RunScores) -> Iterator[tuple[Key, float]]:
             yield Key("withheld", name, "both", target, "validation"), float(1 - accepted.mean())
 
 
-def _halves(test: Answers) -> Iterator[tuple[Key, float]]:
+def _halves(test: KeptAnswers) -> Iterator[tuple[Key, float]]:
     for score in SCORES:
         for target in TARGETS:
             for rule, choose in CHOICES.items():

@@ -17,7 +17,7 @@ from kws_edge.arrays import F64
 from kws_edge.model.score import SCORES, Score
 from kws_export.evaluation import metrics
 from kws_export.evaluation.gaps import MUCH, Gaps
-from kws_export.evaluation.score_runs import Answers
+from kws_export.evaluation.score_runs import KeptAnswers
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import bounded_density, curve_at, risk_at_coverage
 from kws_export.report.comparison import Comparison, Key
@@ -422,5 +422,5 @@ def noise(figure: "Figure", c: Comparison) -> None:
             ax.set_ylim(0, 102)
 
 
-def _tests(c: Comparison, variant: str) -> list[Answers]:
+def _tests(c: Comparison, variant: str) -> list[KeptAnswers]:
     return [run.sets["test"] for run in c.runs[variant]]

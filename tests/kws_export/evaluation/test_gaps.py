@@ -7,16 +7,16 @@ from scipy.special import digamma
 from kws_edge.errors import SettingError
 from kws_export.evaluation import bounds
 from kws_export.evaluation.gaps import MSE_LIPSCHITZ, Gaps
-from kws_export.evaluation.score_runs import Answers
+from kws_export.evaluation.score_runs import KeptAnswers
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(0, 3, (500, 6)).astype(np.float32)
 TRUTH = RNG.integers(6, size=500).astype(np.int16)
 
 
-def answers(logits: np.ndarray | None = LOGITS) -> Answers:
+def answers(logits: np.ndarray | None = LOGITS) -> KeptAnswers:
     nothing = np.zeros(len(TRUTH), np.float32)
-    return Answers(TRUTH, TRUTH, nothing, nothing, logits=logits)
+    return KeptAnswers(TRUTH, TRUTH, nothing, nothing, logits=logits)
 
 
 @pytest.mark.parametrize("variant", ["plugin_ce", "softmax", "softplus"])

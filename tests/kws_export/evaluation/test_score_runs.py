@@ -20,7 +20,7 @@ from kws_edge.errors import SettingError
 from kws_export.cli import main
 from kws_export.data.batches import split_features
 from kws_export.data.splits import load_split
-from kws_export.evaluation.score_runs import Answers, RunScores, shortened
+from kws_export.evaluation.score_runs import KeptAnswers, RunScores, shortened
 from kws_export.evaluation.scoring import Scored
 from kws_export.training.checkpoint import Checkpoint
 
@@ -64,7 +64,7 @@ def test_floats_keep_sixteen_significant_bits_and_their_order(values: Any) -> No
 def test_scores_are_kept_to_the_last_bit() -> None:
     crowd = np.float32(1) - np.arange(1, 5, dtype=np.float32) * np.finfo(np.float32).epsneg
     scored = Scored(np.zeros(4, int), np.zeros(4, int), np.ones((4, 2), np.float32), crowd, crowd[::-1])
-    kept = Answers.of(scored)
+    kept = KeptAnswers.of(scored)
     assert kept.score("vacuity").tolist() == crowd.tolist()
     assert kept.score("entropy").tolist() == crowd[::-1].tolist()
 
@@ -72,12 +72,12 @@ def test_scores_are_kept_to_the_last_bit() -> None:
 def test_of_a_models_outputs_the_proper_scoring_rules_needs_are_kept() -> None:
     alpha = np.array([[6, 2, 2], [1, 1, 8]], np.float32)
     scored = Scored(np.array([1, 2]), np.array([0, 2]), alpha, np.array([0.3, 0.2]), np.array([0.8, 0.4]))
-    kept = Answers.of(scored, with_probabilities=True)
+    kept = KeptAnswers.of(scored, with_probabilities=True)
     assert kept.correct.tolist() == [False, True]
     assert kept.p_truth == pytest.approx([0.2, 0.8], rel=1e-4)
     assert kept.p_predicted == pytest.approx([0.6, 0.8], rel=1e-4)
     assert kept.sum_p2 == pytest.approx([0.44, 0.66], rel=1e-4)
-    assert Answers.of(scored).p_truth is None
+    assert KeptAnswers.of(scored).p_truth is None
 
 
 SCORES = RunScores(
@@ -85,8 +85,8 @@ SCORES = RunScores(
     {"test": "k"},
     {"noise": ["n/*"]},
     {
-        "test": Answers(*(np.array([0, 1], np.int16),) * 2, *(np.array([0.25, 0.5], np.float32),) * 5),
-        "speech": Answers(*(np.array([-1], np.int16),) * 2, *(np.array([0.5], np.float32),) * 2),
+        "test": KeptAnswers(*(np.array([0, 1], np.int16),) * 2, *(np.array([0.25, 0.5], np.float32),) * 5),
+        "speech": KeptAnswers(*(np.array([-1], np.int16),) * 2, *(np.array([0.5], np.float32),) * 2),
     },
 )  # fmt: skip
 
