@@ -57,7 +57,7 @@ def record(
     channel: "Channel | None",
     as_json: bool,
 ) -> None:
-    """Record takes of WORD, which may be several words, for `kws-export wake` or `kws-export train`.
+    """Record takes of WORD, which may be several words, for `kws-edge enroll` or `kws-export wake`.
 
     Say it, wait for the line, say it again: nearer and farther, faster and slower, as you will say it later. Each take
     is cut out at the pauses around it, and kept where it is neither clipped, too quiet, too short nor too long; a meter
@@ -66,6 +66,7 @@ def record(
     \b
     kws-edge record "hey lamp" --into my_words
     kws-edge record "hey lamp" --into my_words --from long.wav
+    kws-edge enroll "hey lamp" my_words/hey_lamp/*.wav --out lamp.onnx
     kws-export wake "hey lamp" --recordings my_words --negatives negatives.npz --out lamp.onnx
 
     Exit status: 0 as many takes as were asked for, or all that --from holds; 1 fewer came, or none was good enough;
