@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """The curve ends at so many times the limit, or so many false accepts per hour."""
+_LIMIT, _AFTER_WAKE_LIMIT = 0.5, 60.0
+_CROWDING = 8.0
 _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {'SMOOTHING':>9}  UP TO"
 
 
@@ -38,9 +40,7 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
     "--false-accepts-per-hour",
     "limit",
     type=click.FloatRange(0),
-    default=0.5,
-    show_default=True,
-    help="The most on each of the negatives, all words together.",
+    help="The most on each of the negatives, all words together  [default: 0.5; with --after-wake 60]",
 )
 @click.option("--count", type=click.IntRange(1), default=500, show_default=True, help="How many of the clips.")
 @click.option("--snr", type=float, multiple=True, default=(10.0,), show_default=True, help="Words over negatives, dB.")
@@ -65,10 +65,9 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
     "--crowding",
     type=click.FloatRange(0, 20),
     multiple=True,
-    default=(0.0, 8.0),
-    show_default=True,
-    help="How much surer within sound as loud; repeatable.",
+    help="How much surer within sound as loud; repeatable  [default: 0 and 8; with --after-wake 0]",
 )
+@click.option("--after-wake", is_flag=True, help="Calibrate what counts after a wake word instead; read below.")
 @click.option("--per-label", is_flag=True, help="Also try thresholds of their own for the words; read below first.")
 @click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the clips drawn and the pauses.")
@@ -82,12 +81,13 @@ def calibrate(
     words: str | None,
     out: Path,
     force: bool,
-    limit: float,
+    limit: float | None,
     count: int,
     snr: tuple[float, ...],
     smoothing: tuple[float, ...],
     scores: tuple[StreamScore, ...],
     crowding: tuple[float, ...],
+    after_wake: bool,
     per_label: bool,
     hop: float,
     seed: int,
@@ -127,6 +127,14 @@ def calibrate(
     accepts, in quiet and over sound that is less loud than the words. What then fires are single words of other talk:
     have some among the negatives. Choose it yourself with, say, --crowding 3; 0 leaves it out.
 
+    --after-wake calibrates the commands of `kws-edge listen --wake`, which count only in the seconds after a wake word,
+    and may be less sure for it: the limit is then on false accepts per hour of being awake. Give it a model that was
+    calibrated as above; its own settings stay, and the copy holds both:
+
+    \b
+    kws-edge calibrate --after-wake --model mine.onnx --positives speech_commands --negatives radio.wav --out both.onnx
+    kws-edge listen --model both.onnx --wake happy --then yes,no
+
     --per-label shares the limit out among the words, so that one that fires by mistake more often than the rest does
     not hold them down. It takes hours of negatives to tell chance from habit: on minutes of speech it found more and
     fired more than the limit elsewhere, which was no better than a higher limit for all.
@@ -144,6 +152,11 @@ def calibrate(
     check_target(loaded.path, out, overwrite=force)
     if plot:
         check_name(plot)
+    if after_wake and not metadata.stream:
+        raise SettingError(f"model {loaded.name} is not calibrated on streams; expected one that is, for --after-wake")
+    if limit is None:
+        limit = _AFTER_WAKE_LIMIT if after_wake else _LIMIT
+    crowding = crowding or ((0.0,) if after_wake else (0.0, _CROWDING))
     sought = chosen_labels(word_list(words), loaded.labels)
     chosen_words = None if words is None else sought
     bases = [
@@ -190,7 +203,10 @@ def calibrate(
         "words": chosen.words.to_dict(),
         "false_accepts_per_hour": {n: r.false_accepts_per_hour._asdict() for n, r in chosen.negatives.items()},
     }
-    calibrated = replace(metadata, stream={"settings": chosen.settings.to_dict(), "calibration": about})
+    stream: dict[str, Any] = {"settings": chosen.settings.to_dict(), "calibration": about}
+    if after_wake:
+        stream = {**(metadata.stream or {}), "after_wake": stream}
+    calibrated = replace(metadata, stream=stream)
     write_copy(loaded.path, out, calibrated, overwrite=force)
     for form in (SUFFIX, ".audio.onnx", f".audio{SUFFIX}"):  # other forms of the same network
         if (beside := loaded.path.with_suffix(form)).exists():

@@ -1,7 +1,8 @@
 """`kws-edge evaluate-stream`: hit rate and false accepts per hour of a stream."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,13 @@ from kws_edge.cli.progress import bar
 from kws_edge.cli.stream_curves import curves, span
 from kws_edge.cli.target import TARGET
 from kws_edge.cli.words import word_list
+from kws_edge.errors import SettingError
 from kws_edge.model.score import STREAM_SCORES, StreamScore
 from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.stream.settings import StreamSettings
     from kws_edge.tuning.calibration import Traced
     from kws_edge.tuning.evaluation import StreamReport
 
@@ -50,6 +53,8 @@ existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--recording", type=existing_file, help="A recording in which words are said, instead of clips.")
 @click.option("--labels", type=existing_file, help="Where: lines of start, end (s) and word, separated by tabs.")
 @click.option("--words", metavar="A,B", help="Listen for these words only  [default: as `kws-edge listen`]")
+@click.option("--wake", metavar="A,B", help="Words that wake: --words count only after one; read below.")
+@click.option("--for", "wake_seconds", type=click.FloatRange(1, 60), default=4.0, show_default=True, help="Seconds.")
 @click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
 @click.option("--score", type=click.Choice(STREAM_SCORES), help="Use the clip thresholds of this score.")
 @click.option("--target", type=TARGET, metavar="PERCENT", help="And of this target.")
@@ -67,6 +72,8 @@ def evaluate_stream(
     recording: Path | None,
     labels: Path | None,
     words: str | None,
+    wake: str | None,
+    wake_seconds: float,
     hop: float,
     score: StreamScore | None,
     target: float | None,
@@ -93,18 +100,24 @@ def evaluate_stream(
     FALSE ACCEPTS are events with a label where no word is, or a second one for the same word. DELAY is from the end of
     the word to the event. --json also counts words, hits and false accepts by label.
 
+    With --wake, as in --wake happy --words yes,no, each command is said after a wake word, and counts if that is heard,
+    by the model's settings for after a wake word (`kws-edge calibrate --after-wake`). Every stream has a row for the
+    wake words and one for the commands.
+
     With --rates the model's own thresholds are left aside. For each rate, those are taken at which the negatives,
     joined, have so many false accepts an hour: that tells how well words are told from other speech, whatever the model
     was calibrated for. A table says what is found, in silence and over each of the negatives; --plot draws the curves.
     """
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.stream.settings import StreamSettings, event_words
+    from kws_edge.stream.settings import StreamSettings, chosen_labels, event_words
     from kws_edge.tuning.calibration import assess
 
     if plot and not rates:
         raise click.UsageError("--plot draws what --rates measures; expected both")
     if rates and not (positives and negatives):
         raise click.UsageError("--rates needs --positives, and --negatives on which the rates are counted")
+    if wake and (rates or recording or not positives):
+        raise click.UsageError("--wake is measured on clips; expected --positives, without --rates and --recording")
     if (recording is None) != (labels is None):
         raise click.UsageError("--recording and --labels go together")
     if not (positives or negatives or recording):
@@ -124,13 +137,18 @@ def evaluate_stream(
     streams = _clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed)
     if recording and labels:
         streams = _recording(loaded, recording, labels, hop)
-    for stream in streams:
-        report = assess(loaded.metadata, [stream], settings, chosen)
+    rows = ((stream.name, settings, assess(loaded.metadata, [stream], settings, chosen)) for stream in streams)
+    if wake and positives:
+        waking = chosen_labels(word_list(wake), loaded.labels)
+        chosen = [word for word in chosen if word not in waking]
+        streams = _pair_streams(loaded, waking, chosen, positives, listed, count, negatives, snr, hop, seed)
+        rows = _pair_rows(loaded, streams, waking, chosen, wake_seconds, settings)
+    for name, by, report in rows:
         if as_json:
-            about = {"model": loaded.name, "stream": stream.name, "hop": hop, "seed": seed, "words_chosen": chosen}
-            click.echo(json.dumps({**about, "settings": settings.to_dict(), **report.to_dict()}, allow_nan=False))
+            about = {"model": loaded.name, "stream": name, "hop": hop, "seed": seed, "words_chosen": chosen}
+            click.echo(json.dumps({**about, "settings": by.to_dict(), **report.to_dict()}, allow_nan=False))
         else:
-            click.echo(f"{header}\n{row(stream.name, report)}" if header else row(stream.name, report))
+            click.echo(f"{header}\n{row(name, report)}" if header else row(name, report))
             header = ""  # it comes with the first row, when nothing was wrong
 
 
@@ -185,6 +203,58 @@ def _clip_streams(
     for pattern in negatives:
         with bar(short_name(pattern), len(recordings([pattern]))) as step:
             yield trace_negatives(model, pattern, hop, step)
+
+
+def _pair_streams(
+    model: "KeywordModel",
+    waking: Sequence[str],
+    commands: Sequence[str],
+    positives: Path,
+    listed: Path | None,
+    count: int,
+    negatives: tuple[str, ...],
+    snr: tuple[float, ...],
+    hop: float,
+    seed: int,
+) -> Iterator["Traced"]:
+    """Commands with a wake word before each, in silence and over each of the negatives; then the negatives."""
+    from kws_edge.tuning.pairs import PAUSES, pairs
+
+    clips = spoken(positives, listed)
+    before = draw([clip for clip in clips if clip[0] in waking], count, seed)
+    said = list(pairs(before, draw([clip for clip in clips if clip[0] in commands], count, seed)))
+    if not said:
+        raise SettingError(f"no pairs in {positives}; expected clips of {', '.join((*waking, *commands))}")
+    name = f"{len(said) // 2} pairs"
+    with bar(name, len(said)) as step:
+        yield trace_words(model, said, name, hop, seed, step, gap=PAUSES)
+    for decibels, pattern in product(snr, negatives):
+        over = f"{name}, {decibels:g} dB over {short_name(pattern)}"
+        with bar(over, len(said)) as step:
+            behind = recordings([pattern])
+            yield trace_words(model, said, over, hop, seed, step, background=behind, snr=decibels, gap=PAUSES)
+    for pattern in negatives:
+        with bar(short_name(pattern), len(recordings([pattern]))) as step:
+            yield trace_negatives(model, pattern, hop, step)
+
+
+def _pair_rows(
+    model: "KeywordModel",
+    streams: Iterable["Traced"],
+    waking: Sequence[str],
+    commands: Sequence[str],
+    seconds: float,
+    settings: "StreamSettings",
+) -> Iterator[tuple[str, "StreamSettings", "StreamReport"]]:
+    """Name, settings and report: of the wake words of each stream, and of the commands after them."""
+    from kws_edge.stream.settings import StreamSettings
+    from kws_edge.tuning.pairs import assess_pairs
+
+    after = StreamSettings.after_wake(model.metadata)
+    for stream in streams:
+        woken, obeyed = assess_pairs(model.metadata, stream, waking, commands, seconds, settings, after)
+        yield f"{stream.name}: wake words", settings, woken
+        yield f"{stream.name}: commands after them", after, obeyed
 
 
 def _recording(model: "KeywordModel", recording: Path, labels: Path, hop: float) -> Iterator["Traced"]:

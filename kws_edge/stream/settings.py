@@ -120,7 +120,8 @@ class StreamSettings:
         """The settings for commands after a wake word.
 
         Those under `stream["after_wake"]` of the metadata (`kws-edge calibrate --after-wake`), or else the thresholds
-        that were calibrated on clips for `DEFAULT_TARGET`, which are looser than those of a stream that is always on.
+        that were calibrated on clips for `DEFAULT_TARGET`, which are looser than those of a stream that is always on;
+        without crowding, since the wake word itself was said just before.
 
         Raises
         ------
@@ -128,7 +129,7 @@ class StreamSettings:
         """
         stored = (metadata.stream or {}).get("after_wake")
         if stored is None:
-            return cls.of(metadata, target=DEFAULT_TARGET)
+            return replace(cls.of(metadata, target=DEFAULT_TARGET), crowding=0.0)
         try:
             return cls.from_dict(stored["settings"])
         except (KeyError, TypeError, SettingError) as e:

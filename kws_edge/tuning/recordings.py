@@ -142,6 +142,7 @@ def trace_words(
     *,
     background: Recordings | None = None,
     snr: float = 0.0,
+    gap: tuple[float, float] = (1.0, 3.0),
 ) -> Traced:
     """Run the network over a stream composed of clips, with pauses between them.
 
@@ -153,6 +154,7 @@ def trace_words(
     seed : of the pauses and the noise.
     step : called after each clip.
     background, snr : recordings that go on behind the words, and how many dB below them.
+    gap : the shortest and longest pause, s.
 
     Raises
     ------
@@ -168,7 +170,7 @@ def trace_words(
     >>> [word.label for word in said[0].words]
     ['yes']
     """
-    stream = compose(decoded(clips, step), seed=seed, background=background, snr=snr)
+    stream = compose(decoded(clips, step), seed=seed, gap=gap, background=background, snr=snr)
     return trace_stream(model, ((samples, [word] if word else []) for samples, word in stream), name, hop)
 
 

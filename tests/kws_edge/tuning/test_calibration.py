@@ -392,6 +392,23 @@ class TestCalibrate:
         assert result.stderr == ""
         assert stream_of("mine.onnx")["calibration"]["limit_shown"] is True
 
+    def test_what_counts_after_a_wake_word_has_a_point_of_its_own(self) -> None:
+        quick = ("--smoothing", "0.3", "--score", "entropy")
+        calibrate(*quick)
+        result = calibrate("--after-wake", "--model", "mine.onnx", *quick, out="both.onnx")
+        assert result.exit_code == 0, result.output
+        both = stream_of("both.onnx")
+        assert {key: value for key, value in both.items() if key != "after_wake"} == stream_of("mine.onnx")
+        assert both["after_wake"]["calibration"]["limit"] == 60
+        after = StreamSettings.after_wake(KeywordModel.load("both.onnx").metadata)
+        assert after.thresholds["entropy"] >= both["settings"]["thresholds"]["entropy"]
+        assert after.crowding == 0
+
+    def test_a_point_for_after_a_wake_word_needs_one_for_the_wake_word(self) -> None:
+        result = calibrate("--after-wake")
+        assert result.exit_code == 2
+        assert "is not calibrated on streams" in result.output
+
     def test_a_few_words_are_calibrated_alone(self) -> None:
         calibrate("--smoothing", "0.2", "--words", "Low, high", "--snr", "10")
         calibration = stream_of("mine.onnx")["calibration"]

@@ -242,6 +242,14 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["evaluate-stream", "--model", "tiny.onnx", *arguments])
 
 
+def radio() -> None:
+    """Write a recording with a tone of each word, 9 s apart."""
+    t = np.arange(round(1.3 * RATE)) / RATE
+    quiet = 0.0003 * np.random.default_rng(1).standard_normal(9 * RATE)
+    tones = [0.3 * np.sin(2 * np.pi * tiny_model.TONES[word] * t) for word in ("low", "mid", "high")]
+    soundfile.write("radio.wav", np.concatenate([part for tone in tones for part in (quiet, tone)] + [quiet]), RATE)
+
+
 def rows(*arguments: str) -> dict[str, dict[str, object]]:
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.output
@@ -283,11 +291,28 @@ class TestEvaluateStream:
         assert rows("--positives", "clips", "--model", "few.onnx")["3 words"]["words"] == 3
         assert rows("--positives", "clips", "--model", "few.onnx", "--words", "LOW,mid")["6 words"]["words"] == 6
 
+    def test_commands_count_after_a_wake_word_that_is_heard(self) -> None:
+        radio()
+        table = rows("--positives", "clips", "--wake", "low", "--words", "mid,high", "--negatives", "radio.wav")
+        assert list(table) == [
+            f"{name}: {what}" for name in ("6 pairs", "radio.wav") for what in ("wake words", "commands after them")
+        ]
+        woken, obeyed = table["6 pairs: wake words"], table["6 pairs: commands after them"]
+        assert (woken["words"], woken["hits"], obeyed["words"], obeyed["hits"]) == (6, 6, 6, 6)
+        in_radio = [table[f"radio.wav: {what}"]["false_accepts"] for what in ("wake words", "commands after them")]
+        assert in_radio == [1, 0]  # the others come 10 s after it, when nothing counts any more
+
+    def test_a_command_that_follows_no_wake_word_does_not_count(self) -> None:
+        deaf = StreamSettings({"entropy": 0.001}).to_dict()
+        loose = {"settings": StreamSettings({"entropy": 0.5}).to_dict()}
+        metadata = replace(METADATA, name="deaf", stream={"settings": deaf, "after_wake": loose})
+        tiny_model.save(Path(), "deaf", metadata=metadata)
+        table = rows("--positives", "clips", "--wake", "low", "--words", "mid", "--model", "deaf.onnx")
+        assert table["3 pairs: wake words"]["hits"] == 0
+        assert table["3 pairs: commands after them"]["hits"] == 0
+
     def test_at_each_rate_what_is_found_and_what_it_cost_is_told(self) -> None:
-        t = np.arange(round(1.3 * RATE)) / RATE
-        quiet = 0.0003 * np.random.default_rng(1).standard_normal(9 * RATE)
-        tones = [0.3 * np.sin(2 * np.pi * tiny_model.TONES[word] * t) for word in ("low", "mid", "high")]
-        soundfile.write("radio.wav", np.concatenate([part for tone in tones for part in (quiet, tone)] + [quiet]), RATE)
+        radio()
         arguments = ("--positives", "clips", "--negatives", "radio.wav", "--snr", "20", "--rates", "1,100,1000")
         none, one, all_three = map(json.loads, run(*arguments, "--json", "--plot", "det.svg").stdout.splitlines())
         assert none["rate"] == 1
@@ -347,6 +372,7 @@ class TestEvaluateStream:
             (("--positives", "clips/low"), "no clips in clips/low"),
             (("--positives", "clips", "--hop", "0.001"), "hop=0.001"),
             (("--positives", "clips", "--words", "maybe"), "maybe"),
+            (("--negatives", "clips", "--wake", "low"), "--wake is measured on clips"),
             (("--positives", "clips", "--rates", "1"), "--rates needs --positives, and --negatives"),
             (("--positives", "clips", "--rates", "0,1"), "above 0 to 1000"),
             (("--positives", "clips", "--plot", "det.svg"), "--plot draws what --rates measures"),
