@@ -113,15 +113,15 @@ class StreamSettings:
                 return calibrated
         scores = SCORES if score == "both" else (score or metadata.score,)
         thresholds = {s: metadata.threshold(s, DEFAULT_TARGET if target is None else target).threshold for s in scores}
-        return replace(calibrated, thresholds=thresholds, labels={}) if calibrated else cls(thresholds)
+        return replace(calibrated, thresholds=thresholds, labels={}, crowding=0.0) if calibrated else cls(thresholds)
 
     @classmethod
     def after_wake(cls, metadata: Metadata) -> "StreamSettings":
         """The settings for commands after a wake word.
 
         Those under `stream["after_wake"]` of the metadata (`kws-edge calibrate --after-wake`), or else the thresholds
-        that were calibrated on clips for `DEFAULT_TARGET`, which are looser than those of a stream that is always on;
-        without crowding, since the wake word itself was said just before.
+        that were calibrated on clips for `DEFAULT_TARGET`, which are looser than those of a stream that is always on.
+        There is no crowding with these: the wake word itself was said just before.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class StreamSettings:
         """
         stored = (metadata.stream or {}).get("after_wake")
         if stored is None:
-            return replace(cls.of(metadata, target=DEFAULT_TARGET), crowding=0.0)
+            return cls.of(metadata, target=DEFAULT_TARGET)
         try:
             return cls.from_dict(stored["settings"])
         except (KeyError, TypeError, SettingError) as e:

@@ -210,6 +210,13 @@ def test_settings_from_before_crowding_are_read() -> None:
     assert StreamSettings.from_dict(CROWDED.to_dict()) == CROWDED
 
 
+def test_thresholds_that_were_calibrated_on_clips_bring_no_crowding() -> None:
+    metadata = replace(METADATA, stream={"settings": CROWDED.to_dict()})
+    assert StreamSettings.of(metadata).crowding == 8
+    assert StreamSettings.of(metadata, score="entropy").crowding == 0
+    assert StreamSettings.after_wake(metadata).crowding == 0
+
+
 @pytest.mark.parametrize("crowding", [-1.0, 21.0, "much", None, True])
 def test_crowding_is_a_number_in_its_range(crowding: Any) -> None:
     with pytest.raises(SettingError, match="crowding"):
