@@ -122,10 +122,11 @@ class Subscriber:
 
     def __init__(self, port: int) -> None:
         from paho.mqtt import client as mqtt
+        from paho.mqtt.enums import CallbackAPIVersion
 
         self.messages: list[tuple[str, str]] = []
         self._ready = threading.Event()
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2)
         self.client.on_connect = lambda client, *_: client.subscribe("#", qos=1)
         self.client.on_subscribe = lambda *_: self._ready.set()
         self.client.on_message = lambda _, __, m: self.messages.append((m.topic, m.payload.decode()))
