@@ -12,7 +12,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
@@ -22,15 +21,14 @@ from starlette.websockets import WebSocketDisconnect
 
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.pcm import as_float, check_peak
-from kws_edge.audio.resample import MAX_RATE, MIN_RATE, Resampler
-from kws_edge.errors import AudioError
+from kws_edge.audio.resample import MAX_RATE, MIN_RATE
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.score import StreamScore
 from kws_edge.server.http.guard import refuse
 from kws_edge.server.http.problems import ProblemError, refuse_repeated
 from kws_edge.server.http.websocket import WAITING
 from kws_edge.server.http.wording import TARGET
+from kws_edge.server.messages import Pcm
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.events import Abstentions, local_time
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
@@ -296,52 +294,6 @@ class _Session:
                     await self._websocket.send_text(json.dumps(message, allow_nan=False))
         except TimeoutError:
             raise ProblemError("idle", f"nothing was read for {timeout:g} s") from None
-
-
-@dataclass
-class Pcm:
-    """Turns binary messages into samples at 16 kHz.
-
-    Attributes
-    ----------
-    rate : of the client's samples, Hz.
-    encoding : "int16" or "float32", little-endian, mono.
-    """
-
-    rate: int
-    encoding: str
-
-    def __post_init__(self) -> None:
-        """Start."""
-        self._dtype = np.dtype("<i2" if self.encoding == "int16" else "<f4")
-        self.reset()
-
-    @property
-    def width(self) -> int:
-        """Bytes of a sample."""
-        return self._dtype.itemsize
-
-    def reset(self) -> None:
-        """Forget what was before, as after a gap."""
-        self._resampler = Resampler(self.rate)
-
-    def decode(self, message: bytes) -> F32:
-        """The samples float32 [n], full scale ±1.
-
-        Raises
-        ------
-        AudioError : the message does not hold whole samples, or some are NaN, infinite or far beyond full scale.
-        """
-        if len(message) % self.width:
-            raise AudioError(f"a message of {len(message)} bytes; expected whole {self.encoding} samples")
-        given = np.frombuffer(message, self._dtype)
-        samples = as_float(given) if self.encoding == "int16" else given.astype(np.float32)
-        check_peak(samples)  # before they poison the resampler
-        return self._resampler.push(samples)
-
-    def flush(self) -> F32:
-        """What the resampler still holds, at the end of the stream."""
-        return self._resampler.finish()
 
 
 class _Lag:
