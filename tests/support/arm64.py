@@ -4,9 +4,9 @@ Debian's arm64 python3 is unpacked into a folder of its own, wheels for aarch64 
 model of processor there is a `python` that is a script around qemu: whatever the project starts with `sys.executable`
 runs emulated too. Nothing of the machine's own is changed.
 
-Where qemu shows the machine's own /proc/cpuinfo to what it emulates, as it does before version 8.1, onnxruntime's
-search for the processor's name ends the process (its wheels from 1.27 on read a null pointer there). So there is a
-/proc/cpuinfo of the model that is emulated.
+Where qemu shows the machine's own /proc/cpuinfo to what it emulates, as 7.2 does, the wheel of onnxruntime 1.32 ends at
+its import with a segmentation fault: its library for processors finds no Arm there, and reads a null pointer. So there
+is a /proc/cpuinfo of the model that is emulated.
 """
 
 import os
