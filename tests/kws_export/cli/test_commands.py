@@ -218,8 +218,8 @@ def test_inspect_refuses_what_is_no_model(tmp_path: Path, content: bytes) -> Non
 def test_an_empty_value_of_an_option_is_refused_and_a_name_stays_on_its_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["export", str(tmp_path), "--out", ""])
     assert (result.exit_code, "--out: an empty value" in result.stderr) == (2, True)
-    (tmp_path / "a\nError: forged").mkdir()
-    result = CliRunner().invoke(main, ["export", str(tmp_path / "a\nError: forged")])
+    (tmp_path / "a\nError: forged.onnx").write_bytes(b"no model")
+    result = CliRunner().invoke(main, ["inspect", str(tmp_path / "a\nError: forged.onnx")])
     assert result.exit_code != 0
     assert r"a\nError: forged" in result.stderr
     assert "\nError: forged" not in result.stderr
