@@ -10,16 +10,19 @@ import contextlib
 import io
 import json
 import logging
+import math
 import os
 import signal
 import struct
 import subprocess
 import sys
+import time
 from typing import IO, Any, Final
 
 import numpy as np
 
 from kws_edge.audio.channels import Channel
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import Audio, load
 from kws_edge.errors import AudioError, TooMuchAudioError
 
@@ -28,6 +31,7 @@ _log = logging.getLogger("kws_edge.server")
 _HEAD: Final = struct.Struct("<IQBddd")  # bytes of name and file; channel; most seconds, samples, and time for it
 _ANSWER: Final = struct.Struct("<?IQ")  # whether it was decoded; bytes of the text and of the samples
 _MEMORY: Final = 2**28  # bytes more than it has at its start, and four times the file's
+_MOST_TEXT: Final = 2**20  # bytes
 _KEPT: Final = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
 """What the process has of the environment, in which there are keys."""
 
@@ -39,6 +43,8 @@ class Decoder:
         """Start it; the limits are for each file, the timeout in seconds of processor time."""
         self._limits = max_seconds, max_samples, timeout
         self._timeout, self._max_body = timeout, max_body
+        self._most = 4 * math.ceil(max_seconds * SAMPLE_RATE + 1)  # bytes of samples
+        self._began: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._start()
 
@@ -49,6 +55,19 @@ class Decoder:
         ------
         AudioError : it cannot be decoded, or not within the limits.
         """
+        self._began = time.monotonic()
+        try:
+            return self._load(body, name, channel)
+        finally:
+            self._began = None
+
+    def end_if_late(self, seconds: float) -> None:
+        """End the process where it has been at one file for so long, by the clock; for another thread to call."""
+        began, process = self._began, self._process
+        if began is not None and process and time.monotonic() - began > seconds:
+            process.kill()
+
+    def _load(self, body: bytes, name: str, channel: Channel | None) -> Audio:
         process = self._process if self._process and self._process.poll() is None else self._start()
         assert process.stdin
         assert process.stdout
@@ -58,6 +77,8 @@ class Decoder:
             process.stdin.write(body)
             process.stdin.flush()
             decoded, text_size, size = _ANSWER.unpack(_exactly(process.stdout, _ANSWER.size))
+            if text_size > _MOST_TEXT or size > self._most:
+                raise EOFError  # a file has got hold of it, perhaps
             text = json.loads(_exactly(process.stdout, text_size))
             samples = _exactly(process.stdout, size)
         except (OSError, EOFError):

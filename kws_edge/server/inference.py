@@ -30,6 +30,9 @@ from kws_edge.server.http.problems import ProblemError
 _DECODING: Final = 0.25
 """Of the time for a request, how much of a processor's one file may take: others wait for the thread meanwhile."""
 
+_HUNG: Final = 6
+"""Times the time for a request that a file may take by the clock, which is long where the machine is busy."""
+
 _SLICE: Final = 0.05
 """Seconds after which a thread begins nothing more of what it was handed, so that others have their turn."""
 
@@ -104,16 +107,13 @@ class InferencePool:
         self._max_queue, self._max_batch = max_queue, max_batch
         self._max_client_queue = min(max_queue, max_client_queue)
         self._timeout = timeout
+        self._all_decoders = [
+            Decoder(max_seconds=max_seconds, max_samples=max_samples, max_body=max_body, timeout=timeout * _DECODING)
+            for _ in range(workers)
+        ]
         self._decoders: queue.LifoQueue[Decoder] = queue.LifoQueue()
-        for _ in range(workers):
-            self._decoders.put(
-                Decoder(
-                    max_seconds=max_seconds,
-                    max_samples=max_samples,
-                    max_body=max_body,
-                    timeout=timeout * _DECODING,
-                )
-            )
+        for decoder in self._all_decoders:
+            self._decoders.put(decoder)
         self._batch_sizes, self._report_waiting = batch_sizes, report_waiting
         self._clips: FairQueue[_Job] = FairQueue()
         self._steps: FairQueue[_Job] = FairQueue()
@@ -192,6 +192,8 @@ class InferencePool:
 
     def _dispatch(self) -> None:
         """Hand work to the threads that have none."""
+        for decoder in self._all_decoders if not self._idle else ():
+            decoder.end_if_late(self._timeout * _HUNG)
         while self._idle and (jobs := self._take()):
             self._idle -= 1
             task = asyncio.get_running_loop().create_task(self._finish(jobs))

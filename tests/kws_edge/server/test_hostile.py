@@ -6,8 +6,11 @@ import json
 import logging
 import os
 import resource
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +27,7 @@ from tiny_model import TONES
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from kws_edge.errors import AudioError
 from kws_edge.server.decoder import Decoder
 from kws_edge.server.fairness import FairQueue
 from kws_edge.server.http.connections import client_of
@@ -250,6 +254,72 @@ def test_a_decoder_that_dies_costs_one_answer(path: Path, caplog: pytest.LogCapt
             os.kill(pid, 9)
         assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code in (200, 422)
         assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
+
+
+def a_decoder() -> Decoder:
+    return Decoder(max_seconds=60, max_samples=2**24, max_body=2**23, timeout=60)
+
+
+def test_a_decoder_that_says_nothing_is_ended_and_the_next_clip_is_decoded() -> None:
+    decoder = a_decoder()
+    assert decoder._process
+    os.kill(decoder._process.pid, signal.SIGSTOP)
+    failed: list[AudioError] = []
+
+    def load() -> None:
+        try:
+            decoder.load(CLIP, "a.wav")
+        except AudioError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        wait_for(lambda: decoder._began is not None)
+        decoder.end_if_late(PATIENT)  # not yet
+        assert thread.is_alive()
+        wait_for(lambda: decoder.end_if_late(0.0) or not thread.is_alive())
+        assert "its decoder failed" in str(failed[0])
+        assert len(decoder.load(CLIP, "a.wav").samples) > 0
+    finally:
+        decoder.close()
+        thread.join(PATIENT)
+
+
+def test_a_clip_whose_decoder_hangs_does_not_keep_its_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kws_edge.server.inference._HUNG", 1)
+    decoders: list[Decoder] = []
+    start = Decoder.__init__
+    monkeypatch.setattr(Decoder, "__init__", lambda self, **given: (decoders.append(self), start(self, **given))[1])
+    with live_server(path, workers=1, inference_timeout=1.0) as server:
+        assert decoders[0]._process
+        os.kill(decoders[0]._process.pid, signal.SIGSTOP)
+        post = {"content": CLIP, "headers": WAV}
+        assert server.post("/v1/classify", **post).status_code == 503
+        server.post("/v1/classify", **post)  # at which it is ended
+        monkeypatch.setattr("kws_edge.server.inference._HUNG", 1000)  # or a new one may be, before it has started
+        wait_for(lambda: server.post("/v1/classify", **post).status_code == 200)
+
+
+@pytest.mark.parametrize(("text", "samples"), [(2**32 - 1, 0), (2, 2**62)])
+def test_a_decoder_that_a_file_got_hold_of_cannot_fill_the_server(
+    text: int, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lie = f"sys.stdin.buffer.read(9); sys.stdout.buffer.write(struct.pack('<?IQ', True, {text}, {samples}))"
+    forever = (
+        f"import struct, sys; {lie}; sys.stdout.flush(); [sys.stdout.buffer.write(bytes(2**16)) for _ in iter(int, 1)]"
+    )
+    start = subprocess.Popen
+    monkeypatch.setattr(
+        "kws_edge.server.decoder.subprocess.Popen",
+        lambda _, **options: start([sys.executable, "-c", forever], **options),
+    )
+    decoder = a_decoder()
+    try:
+        with pytest.raises(AudioError, match="its decoder failed"):
+            decoder.load(CLIP, "a.wav")
+    finally:
+        decoder.close()
 
 
 def test_a_decoder_can_open_no_file_and_knows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
