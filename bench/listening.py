@@ -3,7 +3,7 @@
     pip install pyroomacoustics pocketsphinx==5.1.1
     python bench/split_speech.py . --out sets  # beside speech/ and libri_speech/
     for rt60 in 0.3 0.6 0.9; do python bench/rooms.py speech_commands --list speech_commands/testing_list.txt \\
-      --count 300 --rt60 $rt60 --out rooms/$rt60; done
+      --count 300 --decay $rt60 --out rooms/$rt60; done
     python bench/rooms.py speech_commands --list speech_commands/testing_list.txt --count 300 --rate 8000 --out rooms/8k
     python bench/listening.py --model stream --json listening.json --plot listening.svg
 

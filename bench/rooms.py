@@ -1,8 +1,8 @@
 """Clips as a microphone 3 m away hears them in a room, or as a telephone passes them on, for measurements.
 
     pip install pyroomacoustics
-    python bench/rooms.py speech_commands --list speech_commands/testing_list.txt --count 600 --rt60 0.6 --out rooms/0.6
-    python bench/rooms.py speech_commands --list speech_commands/testing_list.txt --count 600 --rate 8000 --out rooms/8k
+    python bench/rooms.py speech_commands --list speech_commands/testing_list.txt --decay 0.6 --out rooms/0.6
+    python bench/rooms.py speech_commands --list speech_commands/testing_list.txt --rate 8000 --out rooms/8k
     kws-edge evaluate-stream --positives rooms/0.6 --negatives radio.wav
 
 Writes OUT/WORD/CLIP.wav. Each clip is heard in one of 40 shoebox rooms of 5 to 7 m by 4 to 6 m by 2.5 to 3 m, whose
@@ -66,10 +66,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--rt60", type=float, help="Seconds, such as 0.3, 0.6 or 0.9.")
+    what.add_argument("--decay", type=float, help="RT60 in seconds, such as 0.3, 0.6 or 0.9.")
     what.add_argument("--rate", type=int, help="Samples a second, such as 8000.")
     given = parser.parse_args()
-    responses = impulse_responses(given.rt60, given.seed) if given.rt60 else []
+    responses = impulse_responses(given.decay, given.seed) if given.decay else []
     for i, (word, path) in enumerate(draw(spoken(given.clips, given.list), given.count, given.seed)):
         samples = load(path).samples
         if responses:
