@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 
 from kws_edge import KeywordModel, StreamSettings
+from kws_edge.model.score import SCORES
 from kws_edge.tuning import assess, candidates, trace_negatives, trace_words
 from kws_edge.tuning.calibration import Traced, at_rates, trade_off
 from kws_edge.tuning.evaluation import rate_of
@@ -57,6 +58,7 @@ def main() -> None:
     given = parser.parse_args()
     model = KeywordModel.load(given.model)
     metadata, settings = model.metadata, StreamSettings.of(model.metadata)
+    scores = [score for score in SCORES if score in settings.thresholds]
     clips = spoken(Path("speech_commands"), Path("speech_commands/testing_list.txt"))
 
     def composed(name: str, of: list[tuple[str, Path]], words: tuple[str, ...], behind: str | None = None) -> Traced:
@@ -78,7 +80,7 @@ def main() -> None:
     rows = []
     for name, words in {"all": metadata.labels, **SUBSETS}.items():
         known = streams if name == "all" else [composed("in silence", clips, tuple(words))]
-        tried = candidates(metadata, known, speech, settings, list(settings.thresholds), words)
+        tried = candidates(metadata, known, speech, settings, scores, words)
         points = trade_off(metadata, known, speech, settings, tried, words, until=10 * RATES[-1])
         found = at_rates(points, RATES)
         for stream in known:

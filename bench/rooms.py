@@ -28,9 +28,10 @@ TAIL = 0.25  # s
 
 def impulse_responses(rt60: float, seed: int) -> list[F32]:
     """One for each of the rooms, with an energy of 1, from the direct sound on."""
-    import pyroomacoustics as pra
+    import pyroomacoustics as pra  # type: ignore[import-untyped]
 
-    rng, found = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    found: list[F32] = []
     while len(found) < ROOMS:
         size = rng.uniform((5.0, 4.0, 2.5), (7.0, 6.0, 3.0))
         microphone = np.array([rng.uniform(0.5, 1.5), rng.uniform(0.5, size[1] - 0.5), 1.0])

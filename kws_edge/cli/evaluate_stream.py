@@ -137,7 +137,9 @@ def evaluate_stream(
     streams = _clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed)
     if recording and labels:
         streams = _recording(loaded, recording, labels, hop)
-    rows = ((stream.name, settings, assess(loaded.metadata, [stream], settings, chosen)) for stream in streams)
+    rows: Iterator[tuple[str, StreamSettings, StreamReport]] = (
+        (stream.name, settings, assess(loaded.metadata, [stream], settings, chosen)) for stream in streams
+    )
     if wake and positives:
         waking = chosen_labels(word_list(wake), loaded.labels)
         chosen = [word for word in chosen if word not in waking]
