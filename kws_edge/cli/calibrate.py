@@ -15,10 +15,10 @@ from kws_edge.cli.progress import bar
 from kws_edge.cli.words import word_list
 from kws_edge.errors import SettingError
 from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
-from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.model.metadata import Metadata
     from kws_edge.stream.settings import StreamSettings
     from kws_edge.tuning.calibration import Point, Traced
 
@@ -140,12 +140,12 @@ def calibrate(
     fired more than the limit elsewhere, which was no better than a higher limit for all.
     """
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.model.onnx_file import check_target, write_copy
-    from kws_edge.stream.incremental import SUFFIX
+    from kws_edge.model.onnx_file import check_target
     from kws_edge.stream.settings import StreamSettings, chosen_labels
     from kws_edge.svg import check_name
     from kws_edge.tuning import calibration
     from kws_edge.tuning.plot import det_plot
+    from kws_edge.tuning.recordings import draw, short_name, spoken
 
     loaded = KeywordModel.load(model)
     metadata = loaded.metadata
@@ -207,10 +207,7 @@ def calibrate(
     if after_wake:
         stream = {**(metadata.stream or {}), "after_wake": stream}
     calibrated = replace(metadata, stream=stream)
-    write_copy(loaded.path, out, calibrated, overwrite=force)
-    for form in (SUFFIX, ".audio.onnx", f".audio{SUFFIX}"):  # other forms of the same network
-        if (beside := loaded.path.with_suffix(form)).exists():
-            write_copy(beside, out.with_suffix(form), calibrated, overwrite=True)
+    _write_forms(loaded.path, out, calibrated, overwrite=force)
     if plot:
         det_plot(curve, chosen, limit, plot)
     if as_json:
@@ -228,6 +225,17 @@ def calibrate(
         click.echo(line, err=True)
 
 
+def _write_forms(source: Path, out: Path, metadata: "Metadata", *, overwrite: bool) -> None:
+    """Write the model and what lies beside it: the other forms of the same network."""
+    from kws_edge.model.onnx_file import write_copy
+    from kws_edge.stream.incremental import SUFFIX
+
+    write_copy(source, out, metadata, overwrite=overwrite)
+    for form in (SUFFIX, ".audio.onnx", f".audio{SUFFIX}"):
+        if (beside := source.with_suffix(form)).exists():
+            write_copy(beside, out.with_suffix(form), metadata, overwrite=True)
+
+
 def _trace(
     model: "KeywordModel",
     clips: Sequence[tuple[str, Path]],
@@ -237,6 +245,8 @@ def _trace(
     seed: int,
 ) -> tuple[list["Traced"], list["Traced"]]:
     """Run the network over the streams of words, in silence and over the negatives, and over each of the negatives."""
+    from kws_edge.tuning.recordings import recordings, trace_negatives, trace_words
+
     background = recordings(negatives)
     with bar("words", len(clips) * (1 + len(snr))) as step:
         with_words = [trace_words(model, clips, "words", hop, seed, step)]

@@ -14,7 +14,6 @@ from kws_edge.cli.target import TARGET
 from kws_edge.cli.words import word_list
 from kws_edge.errors import SettingError
 from kws_edge.model.score import STREAM_SCORES, StreamScore
-from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
@@ -187,6 +186,8 @@ def _clip_streams(
     hop: float,
     seed: int,
 ) -> Iterator["Traced"]:
+    from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
+
     if positives:
         clips = spoken(positives, listed)
         known = draw([clip for clip in clips if clip[0] in words], count, seed)
@@ -221,6 +222,7 @@ def _pair_streams(
 ) -> Iterator["Traced"]:
     """Commands with a wake word before each, in silence and over each of the negatives; then the negatives."""
     from kws_edge.tuning.pairs import PAUSES, pairs
+    from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
 
     clips = spoken(positives, listed)
     before = draw([clip for clip in clips if clip[0] in waking], count, seed)

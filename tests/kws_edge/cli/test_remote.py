@@ -330,7 +330,7 @@ def test_no_server_is_one_line_with_its_address(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("url", ["localhost:8765", "ws://h", "http://", "http://[::1", "http://h:port", ""])
+@pytest.mark.parametrize("url", ["localhost:8765", "ws://h", "http://", "http://[::1", "http://h:port"])
 def test_what_is_no_address_is_refused(command: list[str], url: str) -> None:
     assert "expected http://HOST:PORT" in refused(run(*command, "--json", "--server", url))
 

@@ -292,11 +292,12 @@ def test_a_clip_whose_decoder_hangs_does_not_keep_its_thread(path: Path, monkeyp
     start = Decoder.__init__
     monkeypatch.setattr(Decoder, "__init__", lambda self, **given: (decoders.append(self), start(self, **given))[1])
     with live_server(path, workers=1, inference_timeout=1.0) as server:
-        assert decoders[0]._process
-        os.kill(decoders[0]._process.pid, signal.SIGSTOP)
+        hung = decoders[0]._process
+        assert hung
+        os.kill(hung.pid, signal.SIGSTOP)
         post = {"content": CLIP, "headers": WAV}
         assert server.post("/v1/classify", **post).status_code == 503
-        server.post("/v1/classify", **post)  # at which it is ended
+        wait_for(lambda: server.post("/v1/classify", **post) and hung.poll() is not None)  # one of them ends it
         monkeypatch.setattr("kws_edge.server.inference._HUNG", 1000)  # or a new one may be, before it has started
         wait_for(lambda: server.post("/v1/classify", **post).status_code == 200)
 
