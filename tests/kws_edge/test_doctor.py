@@ -476,7 +476,7 @@ def test_where_no_process_can_be_started_the_rest_is_still_tried(
     def fails(*_: Any, **__: Any) -> Any:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(software.subprocess, "run", fails)
+    monkeypatch.setattr("subprocess.run", fails)
     monkeypatch.setattr("kws_edge.bench.runner.probe", fails)
     warning, answer = found("onnxruntime", tiny)
     assert (warning.status, answer.status) == (WARNING, OK)
@@ -507,9 +507,9 @@ def test_an_emulator_is_seen_by_the_program_that_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "advice"),
     [
-        (lambda patch: patch.setattr(machine.struct, "calcsize", lambda _: 4), "64-bit system"),
-        (lambda patch: patch.setattr(machine.sysconfig, "get_config_var", lambda _: "aarch64-linux-musl"), "slim"),
-        (lambda patch: patch.setattr(machine.sys, "version_info", (3, 9, 2)), "Python 3.11 or newer"),
+        (lambda patch: patch.setattr("struct.calcsize", lambda _: 4), "64-bit system"),
+        (lambda patch: patch.setattr("sysconfig.get_config_var", lambda _: "aarch64-linux-musl"), "slim"),
+        (lambda patch: patch.setattr("sys.version_info", (3, 9, 2)), "Python 3.11 or newer"),
     ],
     ids=["32 bits", "musl", "old Python"],
 )
@@ -531,14 +531,14 @@ def test_a_system_that_can_only_be_read_is_a_warning(monkeypatch: pytest.MonkeyP
     def read_only(*_: Any, **__: Any) -> Any:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(machine.tempfile, "TemporaryFile", read_only)
+    monkeypatch.setattr("tempfile.TemporaryFile", read_only)
     finding = next(machine.places())
     assert (finding.status, "TMPDIR" in (finding.advice or "")) == (WARNING, True)
 
 
 def test_without_shared_memory_the_advice_is_to_mount_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SHARED_MEMORY", tmp_path / "shm")
-    monkeypatch.setattr(machine.sys, "platform", "linux")
+    monkeypatch.setattr("sys.platform", "linux")
     temporary, shared = machine.places()
     assert (temporary.status, shared.status) == (OK, WARNING)
     assert "--shm-size" in (shared.advice or "")

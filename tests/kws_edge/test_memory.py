@@ -48,5 +48,5 @@ def test_code_that_was_written_to_is_told_apart() -> None:
 
 
 def test_elsewhere_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    monkeypatch.setattr("sys.platform", "darwin")
     assert not memory.release_start()

@@ -417,7 +417,7 @@ def test_an_exported_file_is_calibrated_and_written_anew_from_its_own_weights(
 def test_a_difference_between_torch_and_the_file_stops_the_export(
     exported: Exported, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = runtimes.evidential_head
+    from kws_export.network.head import evidential_head as head
 
     def off(*arguments: object) -> object:
         outputs = head(*arguments)  # type: ignore[arg-type]
