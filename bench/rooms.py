@@ -28,7 +28,7 @@ TAIL = 0.25  # s
 
 def impulse_responses(rt60: float, seed: int) -> list[F32]:
     """One for each of the rooms, with an energy of 1, from the direct sound on."""
-    import pyroomacoustics as pra  # type: ignore[import-untyped]
+    import pyroomacoustics as pra
 
     rng = np.random.default_rng(seed)
     found: list[F32] = []

@@ -64,6 +64,6 @@ BOARDS: Final = (
     Board("Raspberry Pi 4 B", "Cortex-A72", 1.5e9, 4, 2.0, 1024),
     Board("Raspberry Pi 5", "Cortex-A76", 2.4e9, 8, 1.4, 2048),
 )
-"""Clocks and memory: Raspberry Pi's product pages. Multiply-adds a cycle: Arm's software optimisation guides of the
-cores (one 128-bit fused multiply-add a cycle, two on the A76). Slowness: results of a core in general benchmarks at the
-same clock; it is the least certain of these."""
+"""Clocks and memory: the boards' own. Multiply-adds a cycle: our reading of the
+cores' designs (one 128-bit fused multiply-add a cycle, two on the A76). Slowness: how much slower a core is at the
+same clock, the least certain of these. None of it is checked against a board."""
