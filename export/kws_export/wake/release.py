@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from kws_export.wake.windows import Windows
 
 SCORE: Score = "entropy"
 SMOOTHINGS = (0.2, 0.3, 0.5)
+CROWDINGS = (0.0, 8.0)
 WORDS = 200
 """Of each wake word, in each condition."""
 WINDOWS = 600
@@ -135,7 +137,10 @@ def on_streams(
     near = trace_stream(model, _quiet(held_out.near), "near-misses") if held_out.near else None
 
     told = list(settings.labels)
-    bases = [StreamSettings({SCORE: 1.0}, smoothing=smoothing) for smoothing in SMOOTHINGS]
+    bases = [
+        StreamSettings({SCORE: 1.0}, smoothing=smoothing, crowding=surer)
+        for smoothing, surer in product(SMOOTHINGS, CROWDINGS)
+    ]
     tries = [(calibration.candidates(metadata, with_words, without, base, (SCORE,), told), base) for base in bases]
     until = CURVE_UNTIL * max(1.0, settings.limit)
     curves = list(calibration.sweep(metadata, with_words, without, tries, told, until=until))
@@ -167,7 +172,7 @@ def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "positives": {"clips": found.point.words.words, "from": "held out", "snr": [None, SNR]},
         "negatives": {name: {"seconds": r.seconds} for name, r in found.point.negatives.items()},
-        "tried": {"smoothing": list(SMOOTHINGS), "score": [SCORE], "alone": True, "per_label": False},
+        "tried": {"smoothing": list(SMOOTHINGS), "score": [SCORE], "crowding": list(CROWDINGS), "per_label": False},
         "words": found.point.words.to_dict(),
         "false_accepts_per_hour": {name: rate._asdict() for name, rate in rates.items()},
         "hours_to_show": seconds_to_show(settings.limit) / 3600,
