@@ -16,6 +16,18 @@ import numpy.typing as npt
 from kws_edge.bench.graph import feed, nodes_by_provider
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.onnx_fields import (
+    GRAPH,
+    INITIALIZER,
+    INPUT,
+    NODE,
+    NODE_INPUT,
+    NODE_OUTPUT,
+    OPERATOR,
+    OUTPUT,
+    TENSOR_NAME,
+    VALUE_NAME,
+)
 from kws_edge.model.protobuf import bytes_field, fields, values
 from kws_edge.model.runtime import CPU, open_session
 from kws_edge.stream.framing import DEFAULT_HOP, check_hop
@@ -26,10 +38,6 @@ CONVOLUTIONS: Final[Mapping[str, int]] = {"Conv": 1, "QLinearConv": 3, "ConvInte
 
 PRODUCTS: Final = frozenset({"Gemm", "MatMul", "MatMulInteger", "QLinearMatMul"})
 
-_GRAPH, _NODE, _INITIALIZER, _INPUT, _OUTPUT = 7, 1, 5, 11, 12  # fields of ModelProto and GraphProto
-_NODE_INPUT, _NODE_OUTPUT, _OPERATOR = 1, 2, 4  # of NodeProto
-_NAME = 1  # of ValueInfoProto
-_TENSOR_NAME = 8  # of TensorProto
 
 Shape = tuple[int, ...]
 
@@ -104,20 +112,20 @@ def frame_multiply_adds(settings: FrontEnd) -> int:
 
 def graph_work(what: str, data: bytes, features: npt.NDArray[np.float32], front_end: int) -> Work:
     """Count one run of a graph on features [1, n_mfcc, frames]. Raises ModelError where the file is damaged."""
-    graph = values(data, _GRAPH)[-1]
-    nodes = values(graph, _NODE)
-    constants = {values(tensor, _TENSOR_NAME)[0].decode() for tensor in values(graph, _INITIALIZER)}
-    inputs = [values(value, _NAME)[0].decode() for value in values(graph, _INPUT)]
-    outputs = [values(value, _NAME)[0].decode() for value in values(graph, _OUTPUT)]
+    graph = values(data, GRAPH)[-1]
+    nodes = values(graph, NODE)
+    constants = {values(tensor, TENSOR_NAME)[0].decode() for tensor in values(graph, INITIALIZER)}
+    inputs = [values(value, VALUE_NAME)[0].decode() for value in values(graph, INPUT)]
+    outputs = [values(value, VALUE_NAME)[0].decode() for value in values(graph, OUTPUT)]
     tensors = _run_all(data, graph, features)
     sizes = {name: array.nbytes for name, array in tensors.items()}
     ends = {*inputs, *outputs} - constants
     total = inner = 0
     for node in nodes:
-        taken = [name.decode() for name in values(node, _NODE_INPUT)]
-        given = [name.decode() for name in values(node, _NODE_OUTPUT)]
+        taken = [name.decode() for name in values(node, NODE_INPUT)]
+        given = [name.decode() for name in values(node, NODE_OUTPUT)]
         shapes = [tensors[name].shape if name else () for name in taken]
-        total += multiply_adds(values(node, _OPERATOR)[0].decode(), shapes, tensors[given[0]].shape)
+        total += multiply_adds(values(node, OPERATOR)[0].decode(), shapes, tensors[given[0]].shape)
         inner += sum(sizes[name] for name in (*taken, *given) if name and name not in ends and name not in constants)
     calls = sum(nodes_by_provider(data, "cpu", 1, features).values())
     weights = sum(sizes[name] for name in constants)
@@ -133,12 +141,12 @@ def multiply_adds(operator: str, inputs: Sequence[Shape], output: Shape) -> int:
 
 def _run_all(data: bytes, graph: bytes, features: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]]:
     """Every tensor of a graph in one run, by name: inputs, constants and what its operators give."""
-    known = {values(output, _NAME)[0] for output in values(graph, _OUTPUT)}
-    made = [name for node in values(graph, _NODE) for name in values(node, _NODE_OUTPUT) if name and name not in known]
-    named = [values(tensor, _TENSOR_NAME)[0] for tensor in values(graph, _INITIALIZER)]
-    extra = b"".join(bytes_field(_OUTPUT, bytes_field(_NAME, name)) for name in (*made, *named))
-    rest = b"".join(data[start:end] for number, start, _, end in fields(data) if number != _GRAPH)
-    session = open_session(rest + bytes_field(_GRAPH, graph + extra), CPU, 1)
+    known = {values(output, VALUE_NAME)[0] for output in values(graph, OUTPUT)}
+    made = [name for node in values(graph, NODE) for name in values(node, NODE_OUTPUT) if name and name not in known]
+    named = [values(tensor, TENSOR_NAME)[0] for tensor in values(graph, INITIALIZER)]
+    extra = b"".join(bytes_field(OUTPUT, bytes_field(VALUE_NAME, name)) for name in (*made, *named))
+    rest = b"".join(data[start:end] for number, start, _, end in fields(data) if number != GRAPH)
+    session = open_session(rest + bytes_field(GRAPH, graph + extra), CPU, 1)
     given = feed(session, features)
     found = session.run(None, given)
     return {**given, **dict(zip((o.name for o in session.get_outputs()), found, strict=True))}

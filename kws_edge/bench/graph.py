@@ -19,15 +19,13 @@ import onnxruntime as ort
 
 from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
+from kws_edge.model.onnx_fields import GRAPH, NODE, NODE_INPUT, NODE_OUTPUT, OUTPUT, VALUE_INFO, VALUE_NAME, VALUE_TYPE
 from kws_edge.model.protobuf import bytes_field, fields, values, varint_field
 from kws_edge.model.runtime import OUTPUTS, full_name, open_session, short_name, zero_states
 
 LOGITS: Final = b"logits"
 """The name that kws-export gives to what goes into the head."""
 
-_GRAPH, _NODE, _OUTPUT, _VALUE_INFO = 7, 1, 12, 13  # fields of ModelProto and GraphProto
-_NODE_INPUT, _NODE_OUTPUT = 1, 2  # of NodeProto
-_NAME, _TYPE = 1, 2  # of ValueInfoProto
 _HEAD = {name.encode() for name in OUTPUTS}
 _MATRIX = bytes_field(2, 2 * bytes_field(1, b""))  # TypeProto.Tensor's shape: two dimensions of any size
 _FLOAT_MATRIX = bytes_field(1, varint_field(1, 1) + _MATRIX)  # TypeProto's tensor_type, whose elem_type is FLOAT
@@ -58,27 +56,27 @@ def without_head(data: bytes) -> bytes | None:
 
     None where no node gives a tensor `LOGITS`. Raises ModelError where the file is damaged.
     """
-    graph = values(data, _GRAPH)[-1]
-    nodes = values(graph, _NODE)
-    makers = {output: node for node in nodes for output in values(node, _NODE_OUTPUT)}
+    graph = values(data, GRAPH)[-1]
+    nodes = values(graph, NODE)
+    makers = {output: node for node in nodes for output in values(node, NODE_OUTPUT)}
     if LOGITS not in makers:
         return None
-    outputs = [output for output in values(graph, _OUTPUT) if values(output, _NAME)[0] not in _HEAD]
-    needed, wanted = set(), [LOGITS, *(values(output, _NAME)[0] for output in outputs)]
+    outputs = [output for output in values(graph, OUTPUT) if values(output, VALUE_NAME)[0] not in _HEAD]
+    needed, wanted = set(), [LOGITS, *(values(output, VALUE_NAME)[0] for output in outputs)]
     while wanted:
         node = makers.get(wanted.pop())
         if node is not None and node not in needed:
             needed.add(node)
-            wanted += values(node, _NODE_INPUT)
+            wanted += values(node, NODE_INPUT)
     kept = [
         graph[start:end]
         for number, start, value, end in fields(graph)
-        if number not in (_OUTPUT, _VALUE_INFO) and (number != _NODE or graph[value:end] in needed)
+        if number not in (OUTPUT, VALUE_INFO) and (number != NODE or graph[value:end] in needed)
     ]
-    outputs.append(bytes_field(_NAME, LOGITS) + bytes_field(_TYPE, _FLOAT_MATRIX))
-    kept += [bytes_field(_OUTPUT, output) for output in outputs]
-    rest = b"".join(data[start:end] for number, start, _, end in fields(data) if number != _GRAPH)
-    return rest + bytes_field(_GRAPH, b"".join(kept))
+    outputs.append(bytes_field(VALUE_NAME, LOGITS) + bytes_field(VALUE_TYPE, _FLOAT_MATRIX))
+    kept += [bytes_field(OUTPUT, output) for output in outputs]
+    rest = b"".join(data[start:end] for number, start, _, end in fields(data) if number != GRAPH)
+    return rest + bytes_field(GRAPH, b"".join(kept))
 
 
 def time_graph(data: bytes, provider: str, threads: int, features: F32, seconds: float) -> GraphTimes:

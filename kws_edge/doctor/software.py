@@ -21,7 +21,6 @@ SAMPLES: Final = Path(__file__).parents[1] / "samples"
 WORD: Final = "yes"
 """A word that the shipped models know; the sample of that name says it."""
 
-_IR_VERSION, _GRAPH, _OPSET_IMPORT, _VERSION = 1, 7, 8, 2  # fields of ModelProto and OperatorSetIdProto
 _FUTURE = 999
 
 
@@ -82,22 +81,23 @@ def runtime() -> Found:
 
 def limits() -> Found:
     """Whether it takes files as new as the shipped models."""
+    from kws_edge.model.onnx_fields import GRAPH, GRAPH_NAME, IR_VERSION, OPSET_IMPORT, SET_VERSION
     from kws_edge.model.protobuf import bytes_field, read_varint, values, varint_field
     from kws_edge.model.shipped import shipped_models
 
     check = "versions of models"
-    opset = bytes_field(_OPSET_IMPORT, varint_field(_VERSION, _FUTURE))
-    graph = bytes_field(_GRAPH, bytes_field(2, b"empty"))
-    most_opset = _limit(varint_field(_IR_VERSION, 8) + opset + graph, r"till opset (\d+)")
-    opset = bytes_field(_OPSET_IMPORT, varint_field(_VERSION, 17))
-    most_ir = _limit(varint_field(_IR_VERSION, _FUTURE) + opset + graph, r"max supported IR version: (\d+)")
+    opset = bytes_field(OPSET_IMPORT, varint_field(SET_VERSION, _FUTURE))
+    graph = bytes_field(GRAPH, bytes_field(GRAPH_NAME, b"empty"))
+    most_opset = _limit(varint_field(IR_VERSION, 8) + opset + graph, r"till opset (\d+)")
+    opset = bytes_field(OPSET_IMPORT, varint_field(SET_VERSION, 17))
+    most_ir = _limit(varint_field(IR_VERSION, _FUTURE) + opset + graph, r"max supported IR version: (\d+)")
     limits = f"IR version up to {most_ir or 'unknown'}, opset up to {most_opset or 'unknown'}"
     needs = {}
     for name, path in shipped_models().items():
         with suppress(ModelError, IndexError, ValueError):  # of a damaged file; loading it says so
             data = path.read_bytes()
-            opsets = [read_varint(values(opset, _VERSION)[0])[0] for opset in values(data, _OPSET_IMPORT)]
-            needs[name] = read_varint(values(data, _IR_VERSION)[0])[0], max(opsets)
+            opsets = [read_varint(values(opset, SET_VERSION)[0])[0] for opset in values(data, OPSET_IMPORT)]
+            needs[name] = read_varint(values(data, IR_VERSION)[0])[0], max(opsets)
     for name, (ir_version, version) in needs.items():
         if (most_ir and ir_version > most_ir) or (most_opset and version > most_opset):
             message = f"{name} has IR version {ir_version} and opset {version}; this onnxruntime takes {limits}"

@@ -7,21 +7,39 @@ Source: ModelProto, GraphProto, NodeProto, TensorProto and ValueInfoProto of onn
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kws_edge.errors import ModelError
+from kws_edge.model.onnx_fields import (
+    ATTRIBUTE,
+    ATTRIBUTE_INT,
+    ATTRIBUTE_INTS,
+    ATTRIBUTE_NAME,
+    ATTRIBUTE_TYPE,
+    GRAPH,
+    GRAPH_NAME,
+    INITIALIZER,
+    INPUT,
+    NODE,
+    NODE_INPUT,
+    NODE_NAME,
+    NODE_OUTPUT,
+    OPERATOR,
+    OUTPUT,
+    TENSOR_DIMS,
+    TENSOR_NAME,
+    TENSOR_RAW,
+    TENSOR_TYPE,
+    VALUE_NAME,
+    VALUE_TYPE,
+)
 from kws_edge.model.protobuf import bytes_field, fields, values, varint_field
 
-_GRAPH: Final = 7  # of ModelProto
-_NODE, _GRAPH_NAME, _INITIALIZER, _INPUT, _OUTPUT = 1, 2, 5, 11, 12  # of GraphProto
-_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _OPERATOR, _ATTRIBUTE = 1, 2, 3, 4, 5  # of NodeProto
-_DIMS, _DATA_TYPE, _TENSOR_NAME, _RAW = 1, 2, 8, 9  # of TensorProto
 _FLOAT, _INT64 = 1, 7  # of TensorProto.DataType
 _INTS, _INT = 7, 2  # of AttributeProto.AttributeType
-_ATTRIBUTE_INT, _ATTRIBUTE_INTS, _ATTRIBUTE_TYPE = 3, 8, 20  # of AttributeProto
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +53,35 @@ class Node:
     @classmethod
     def parse(cls, data: bytes) -> "Node":
         """Read a NodeProto."""
-        inputs, outputs = (tuple(v.decode() for v in values(data, n)) for n in (_NODE_INPUT, _NODE_OUTPUT))
+        inputs, outputs = (tuple(v.decode() for v in values(data, n)) for n in (NODE_INPUT, NODE_OUTPUT))
         return cls(inputs, outputs, data)
 
     @classmethod
     def make(cls, operator: str, inputs: Iterable[str], output: str, **attributes: int | list[int]) -> "Node":
         """Write one of a standard operator, with one output, by whose name it is called."""
         names = tuple(inputs)
-        data = b"".join(bytes_field(_NODE_INPUT, name.encode()) for name in names)
-        data += bytes_field(_NODE_OUTPUT, output.encode()) + bytes_field(_NODE_NAME, output.encode())
-        data += bytes_field(_OPERATOR, operator.encode())
+        data = b"".join(bytes_field(NODE_INPUT, name.encode()) for name in names)
+        data += bytes_field(NODE_OUTPUT, output.encode()) + bytes_field(NODE_NAME, output.encode())
+        data += bytes_field(OPERATOR, operator.encode())
         for name, value in attributes.items():
-            data += bytes_field(_ATTRIBUTE, _attribute(name, value))
+            data += bytes_field(ATTRIBUTE, _attribute(name, value))
         return cls(names, (output,), data)
 
 
 def _attribute(name: str, value: int | list[int]) -> bytes:
-    data = bytes_field(1, name.encode())
+    data = bytes_field(ATTRIBUTE_NAME, name.encode())
     if isinstance(value, int):
-        return data + varint_field(_ATTRIBUTE_INT, value) + varint_field(_ATTRIBUTE_TYPE, _INT)
-    return data + b"".join(varint_field(_ATTRIBUTE_INTS, v) for v in value) + varint_field(_ATTRIBUTE_TYPE, _INTS)
+        return data + varint_field(ATTRIBUTE_INT, value) + varint_field(ATTRIBUTE_TYPE, _INT)
+    return data + b"".join(varint_field(ATTRIBUTE_INTS, v) for v in value) + varint_field(ATTRIBUTE_TYPE, _INTS)
 
 
 def tensor(name: str, value: npt.ArrayLike, dtype: Any = np.float32) -> bytes:
     """A TensorProto of float32 or int64."""
     array = np.ascontiguousarray(np.asarray(value, dtype))
-    dims = b"".join(varint_field(_DIMS, n) for n in np.shape(value))
+    dims = b"".join(varint_field(TENSOR_DIMS, n) for n in np.shape(value))
     kind = _INT64 if array.dtype == np.int64 else _FLOAT
-    data = dims + varint_field(_DATA_TYPE, kind) + bytes_field(_TENSOR_NAME, name.encode())
-    return data + bytes_field(_RAW, array.astype(array.dtype.newbyteorder("<")).tobytes())
+    data = dims + varint_field(TENSOR_TYPE, kind) + bytes_field(TENSOR_NAME, name.encode())
+    return data + bytes_field(TENSOR_RAW, array.astype(array.dtype.newbyteorder("<")).tobytes())
 
 
 def float_value(name: str, *dims: str | int) -> bytes:
@@ -72,7 +90,7 @@ def float_value(name: str, *dims: str | int) -> bytes:
         bytes_field(1, varint_field(1, d) if isinstance(d, int) else bytes_field(2, d.encode())) for d in dims
     )
     kind = varint_field(1, _FLOAT) + bytes_field(2, shape)
-    return bytes_field(1, name.encode()) + bytes_field(2, bytes_field(1, kind))
+    return bytes_field(VALUE_NAME, name.encode()) + bytes_field(VALUE_TYPE, bytes_field(1, kind))
 
 
 @dataclass(slots=True)
@@ -95,13 +113,13 @@ class Graph:
     @classmethod
     def parse(cls, model: bytes) -> "Graph":
         """Read the bytes of an ONNX file. Raises ModelError where they are none."""
-        graphs = values(model, _GRAPH)
+        graphs = values(model, GRAPH)
         if len(graphs) != 1:
             raise ModelError(f"{len(graphs)} graphs; expected an ONNX file with one")
-        nodes = [Node.parse(data) for data in values(graphs[0], _NODE)]
-        initializers = {values(t, _TENSOR_NAME)[0].decode(): t for t in values(graphs[0], _INITIALIZER)}
+        nodes = [Node.parse(data) for data in values(graphs[0], NODE)]
+        initializers = {values(t, TENSOR_NAME)[0].decode(): t for t in values(graphs[0], INITIALIZER)}
         inputs, outputs = (
-            {values(value, 1)[0].decode(): value for value in values(graphs[0], n)} for n in (_INPUT, _OUTPUT)
+            {values(value, VALUE_NAME)[0].decode(): value for value in values(graphs[0], n)} for n in (INPUT, OUTPUT)
         )
         return cls(model, nodes, initializers, inputs, outputs)
 
@@ -128,12 +146,12 @@ class Graph:
     def assemble(self, name: str) -> bytes:
         """The bytes of an ONNX file with these parts, called by this name, without initialisers that nothing reads."""
         read = {name for node in self.nodes for name in node.inputs}
-        data = b"".join(bytes_field(_NODE, node.data) for node in self.nodes) + bytes_field(_GRAPH_NAME, name.encode())
-        data += _repeated(_INITIALIZER, self.initializers, read)
-        data += _repeated(_INPUT, self.inputs, self.inputs)
-        data += _repeated(_OUTPUT, self.outputs, self.outputs)
-        kept = b"".join(self.model[start:end] for number, start, _, end in fields(self.model) if number != _GRAPH)
-        return kept + bytes_field(_GRAPH, data)
+        data = b"".join(bytes_field(NODE, node.data) for node in self.nodes) + bytes_field(GRAPH_NAME, name.encode())
+        data += _repeated(INITIALIZER, self.initializers, read)
+        data += _repeated(INPUT, self.inputs, self.inputs)
+        data += _repeated(OUTPUT, self.outputs, self.outputs)
+        kept = b"".join(self.model[start:end] for number, start, _, end in fields(self.model) if number != GRAPH)
+        return kept + bytes_field(GRAPH, data)
 
 
 def _repeated(number: int, parts: Mapping[str, bytes], names: Collection[str]) -> bytes:

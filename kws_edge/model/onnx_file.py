@@ -11,9 +11,10 @@ from pathlib import Path
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.metadata import KEY, Metadata
+from kws_edge.model.onnx_fields import METADATA_PROPS
 from kws_edge.model.protobuf import bytes_field, fields, values
 
-_METADATA_PROPS, _NAME, _TEXT = 14, 1, 2
+_NAME, _TEXT = 1, 2  # of StringStringEntryProto
 
 
 def write_copy(source: Path, target: Path, metadata: Metadata, *, overwrite: bool = False) -> None:
@@ -61,10 +62,10 @@ def with_metadata(data: bytes, metadata: Metadata) -> bytes:
     kept = b"".join(
         data[start:end]
         for number, start, value, end in fields(data)
-        if number != _METADATA_PROPS or _name(data[value:end]) != KEY.encode()
+        if number != METADATA_PROPS or _name(data[value:end]) != KEY.encode()
     )
     entry = bytes_field(_NAME, KEY.encode()) + bytes_field(_TEXT, metadata.to_json().encode())
-    return kept + bytes_field(_METADATA_PROPS, entry)
+    return kept + bytes_field(METADATA_PROPS, entry)
 
 
 def _name(entry: bytes) -> bytes | None:

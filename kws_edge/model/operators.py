@@ -12,13 +12,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kws_edge.errors import ModelError
+from kws_edge.model.onnx_fields import (
+    ATTRIBUTE,
+    ATTRIBUTE_GRAPH,
+    ATTRIBUTE_GRAPHS,
+    GRAPH,
+    NODE,
+    NODE_DOMAIN,
+    OPERATOR,
+    OPSET_IMPORT,
+    SET_DOMAIN,
+    SET_VERSION,
+)
 from kws_edge.model.protobuf import read_varint, values
 from kws_edge.model.runtime import CPU, open_session
 
-_GRAPH, _OPSET_IMPORT, _NODE = 7, 8, 1  # fields of ModelProto and GraphProto
-_OPERATOR, _ATTRIBUTE, _DOMAIN = 4, 5, 7  # of NodeProto
-_SUBGRAPH, _SUBGRAPHS = 6, 11  # of AttributeProto
-_SET_DOMAIN, _SET_VERSION = 1, 2  # of OperatorSetIdProto
 _ONNX = "ai.onnx"
 
 
@@ -33,14 +41,14 @@ class Operator(NamedTuple):
 def file_operators(data: bytes) -> set[Operator]:
     """Those of an ONNX file, as it is. Raises ModelError where it is damaged."""
     versions = {}
-    for opset in values(data, _OPSET_IMPORT):
-        domain = b"".join(values(opset, _SET_DOMAIN)).decode() or _ONNX
-        versions[domain] = read_varint(values(opset, _SET_VERSION)[0])[0]
+    for opset in values(data, OPSET_IMPORT):
+        domain = b"".join(values(opset, SET_DOMAIN)).decode() or _ONNX
+        versions[domain] = read_varint(values(opset, SET_VERSION)[0])[0]
     found = set()
-    for graph in values(data, _GRAPH):
+    for graph in values(data, GRAPH):
         for node in _nodes(graph):
-            domain = b"".join(values(node, _DOMAIN)).decode() or _ONNX
-            found.add(Operator(domain, versions.get(domain, 1), values(node, _OPERATOR)[0].decode()))
+            domain = b"".join(values(node, NODE_DOMAIN)).decode() or _ONNX
+            found.add(Operator(domain, versions.get(domain, 1), values(node, OPERATOR)[0].decode()))
     return found
 
 
@@ -71,8 +79,11 @@ def to_config(operators: Iterable[Operator]) -> str:
 
 def _nodes(graph: bytes) -> Iterator[bytes]:
     """The nodes of a graph and of the graphs inside them."""
-    for node in values(graph, _NODE):
+    for node in values(graph, NODE):
         yield node
-        for attribute in values(node, _ATTRIBUTE):
-            for inner in (*values(attribute, _SUBGRAPH), *values(attribute, _SUBGRAPHS)):
+        for attribute in values(node, ATTRIBUTE):
+            for inner in (
+                *values(attribute, ATTRIBUTE_GRAPH),
+                *values(attribute, ATTRIBUTE_GRAPHS),
+            ):
                 yield from _nodes(inner)

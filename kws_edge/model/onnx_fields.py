@@ -1,0 +1,16 @@
+"""The numbers of the fields of ONNX's messages that are read or written here. Source: onnx.proto, of onnx."""
+
+# ModelProto
+IR_VERSION, GRAPH, OPSET_IMPORT, METADATA_PROPS = 1, 7, 8, 14
+# GraphProto
+NODE, GRAPH_NAME, INITIALIZER, INPUT, OUTPUT, VALUE_INFO = 1, 2, 5, 11, 12, 13
+# NodeProto
+NODE_INPUT, NODE_OUTPUT, NODE_NAME, OPERATOR, ATTRIBUTE, NODE_DOMAIN = 1, 2, 3, 4, 5, 7
+# OperatorSetIdProto
+SET_DOMAIN, SET_VERSION = 1, 2
+# ValueInfoProto
+VALUE_NAME, VALUE_TYPE = 1, 2
+# TensorProto
+TENSOR_DIMS, TENSOR_TYPE, TENSOR_NAME, TENSOR_RAW = 1, 2, 8, 9
+# AttributeProto
+ATTRIBUTE_NAME, ATTRIBUTE_INT, ATTRIBUTE_GRAPH, ATTRIBUTE_INTS, ATTRIBUTE_GRAPHS, ATTRIBUTE_TYPE = 1, 3, 6, 8, 11, 20
