@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import soundfile
 from chromium import chromium
-from live_server import free_port, live_server
+from live_server import free_port, in_thread, live_server
 from paths import ROOT
 
 from kws_edge import KeywordModel, Spotter, WavFile
@@ -208,14 +208,9 @@ def pages(folder: Path) -> Iterator[str]:
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None: ...
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, in_thread(server):
+        yield f"http://127.0.0.1:{server.server_address[1]}"
 
 
 def test_the_page_hears_words_through_the_server(words: list[str], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -53,6 +53,23 @@ def live_server(*models: Path, send_buffer: int = 0, **settings: Any) -> Iterato
     finally:
         server.should_exit = True
         thread.join(PATIENT)
+
+
+class _Forever(Protocol):
+    def serve_forever(self) -> None: ...
+    def shutdown(self) -> None: ...
+
+
+@contextlib.contextmanager
+def in_thread(server: _Forever) -> Iterator[None]:
+    """Let a server of another kind, of http.server or websockets, serve meanwhile."""
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner, Result
 from listen_sounds import SOUND
-from live_server import KEY, PATIENT, live_server, taken_port
+from live_server import KEY, PATIENT, in_thread, live_server, taken_port
 from tiny_model import TONES, save
 from websockets.sync.client import connect
 
@@ -311,15 +311,8 @@ def something_else(status: int, body: bytes, kind: str = "application/json") -> 
         def log_message(self, *_: Any) -> None:
             pass
 
-    other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=other.serve_forever)
-    thread.start()
-    try:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as other, in_thread(other):
         yield f"http://127.0.0.1:{other.server_address[1]}"
-    finally:
-        other.shutdown()
-        other.server_close()
-        thread.join()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

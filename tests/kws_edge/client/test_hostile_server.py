@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_server import answering
+from live_server import answering, in_thread
 from made_audio import wav
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
@@ -55,14 +55,8 @@ def streaming(*messages: object, refusal: Response | None = None) -> Iterator[st
             for _ in ws:
                 pass
 
-    with serve(handler, "127.0.0.1", 0, process_request=lambda *_: refusal) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve(handler, "127.0.0.1", 0, process_request=lambda *_: refusal) as server, in_thread(server):
+        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
 
 
 def listened(url: str) -> list[Event]:
