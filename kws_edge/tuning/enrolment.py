@@ -145,17 +145,6 @@ class Embedding:
         return np.asarray(means.transpose(1, 0, 2).reshape(len(starts), -1), np.float32)
 
 
-def _trunk(path: Path) -> Graph:
-    """The trunk up to the vector of a window."""
-    graph = Graph.parse(path.read_bytes())
-    graph.nodes = [
-        *graph.before(LAYER),
-        Node.make("AveragePool", [LAYER], "stretches", kernel_shape=[1, _STRETCH], strides=[1, _STRIDE]),
-        Node.make("Flatten", ["stretches"], "vector", axis=1),
-    ]
-    return graph
-
-
 def fingerprint(graph: Graph) -> str:
     """Of the weights: 16 hexadecimal digits that tell one trunk from another."""
     read = {name for node in graph.nodes for name in node.inputs}
@@ -248,9 +237,7 @@ def _mean(vectors: Sequence[F32]) -> F32:
 
 def build(enrolled: Enrolled, background: Background, metadata: Metadata) -> bytes:
     """The bytes of the ONNX file: the trunk, the template and the head of the variant in `metadata`, of two labels."""
-    path = shipped_models()[TRUNK]
-    head = Graph.parse(path.read_bytes())
-    graph = _trunk(path)
+    graph = Graph.parse(shipped_models()[TRUNK].read_bytes())
     K = len(metadata.labels)
     weights: dict[str, Any] = {
         "enrol_whitening": background.whitening,
@@ -261,15 +248,18 @@ def build(enrolled: Enrolled, background: Background, metadata: Metadata) -> byt
         "k": np.float32(K), "minus_one_over_log_k": np.float32(-1 / np.log(K)),
     }  # fmt: skip
     graph.initializers |= {name: tensor(name, value) for name, value in weights.items()}
-    graph.nodes += [
+    graph.nodes = [
+        *graph.before(LAYER),
+        Node.make("AveragePool", [LAYER], "stretches", kernel_shape=[1, _STRETCH], strides=[1, _STRIDE]),
+        Node.make("Flatten", ["stretches"], "vector", axis=1),
         Node.make("Gemm", ["vector", "enrol_whitening", "enrol_offset"], "whitened"),
         Node.make("ReduceL2", ["whitened"], "length", axes=[1], keepdims=1),
         Node.make("Max", ["length", "enrol_tiny"], "length_floor"),
         Node.make("Div", ["whitened", "length_floor"], "direction"),
         Node.make("Gemm", ["direction", "enrol_template", "enrol_bias"], "logits", transB=1),
-        *head.after("logits"),
+        *graph.after("logits"),
     ]
-    graph.outputs = {**head.outputs, "alpha": float_value("alpha", "batch", K)}
+    graph.outputs["alpha"] = float_value("alpha", "batch", K)
     return with_metadata(graph.assemble(metadata.name), metadata)
 
 
@@ -280,15 +270,13 @@ def describe(name: str, word: str, enrolled: Enrolled, trunk: Metadata) -> Metad
     takes, found = len(enrolled.cosines), sum(cosine > enrolled.threshold for cosine in enrolled.cosines)
     made = {"purpose": WAKE_WORD, "method": "template of takes", "takes": takes, "trunk": trunk.name, "layer": LAYER}
     right = 1.0 if found else None
-    points = [
-        OperatingPoint(target, at, right, found / takes, found / takes, found, takes) for target in (DEFAULT_TARGET,)
-    ]
+    point = OperatingPoint(DEFAULT_TARGET, at, right, found / takes, found / takes, found, takes)
     return replace(
         trunk,
         name=name,
         labels=(word, "_unknown_"),
         score="vacuity",
-        thresholds={"vacuity": tuple(points)},
+        thresholds={"vacuity": (point,)},
         calibration={"split": "the takes, each by the others", "clips": takes, "method": METHOD},
         training=made,
         accuracy={},
