@@ -186,7 +186,7 @@ def _clip_streams(
     hop: float,
     seed: int,
 ) -> Iterator["Traced"]:
-    from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
+    from kws_edge.tuning.recordings import draw, spoken, trace_words
 
     if positives:
         clips = spoken(positives, listed)
@@ -196,16 +196,8 @@ def _clip_streams(
             if some:
                 with bar(name, len(some)) as step:
                     yield trace_words(model, some, name, hop, seed, step)
-        for decibels in snr:
-            for pattern in negatives:
-                name = f"{len(known)} words, {decibels:g} dB over {short_name(pattern)}"
-                with bar(name, len(known)) as step:
-                    yield trace_words(
-                        model, known, name, hop, seed, step, background=recordings([pattern]), snr=decibels
-                    )
-    for pattern in negatives:
-        with bar(short_name(pattern), len(recordings([pattern]))) as step:
-            yield trace_negatives(model, pattern, hop, step)
+        yield from _over(model, known, f"{len(known)} words", negatives, snr, hop, seed)
+    yield from _without_words(model, negatives, hop)
 
 
 def _pair_streams(
@@ -222,7 +214,7 @@ def _pair_streams(
 ) -> Iterator["Traced"]:
     """Commands with a wake word before each, in silence and over each of the negatives; then the negatives."""
     from kws_edge.tuning.pairs import PAUSES, pairs
-    from kws_edge.tuning.recordings import draw, recordings, short_name, spoken, trace_negatives, trace_words
+    from kws_edge.tuning.recordings import draw, spoken, trace_words
 
     clips = spoken(positives, listed)
     before = draw([clip for clip in clips if clip[0] in waking], count, seed)
@@ -232,11 +224,33 @@ def _pair_streams(
     name = f"{len(said) // 2} pairs"
     with bar(name, len(said)) as step:
         yield trace_words(model, said, name, hop, seed, step, gap=PAUSES)
+    yield from _over(model, said, name, negatives, snr, hop, seed, gap=PAUSES)
+    yield from _without_words(model, negatives, hop)
+
+
+def _over(
+    model: "KeywordModel",
+    clips: Sequence[tuple[str, Path]],
+    name: str,
+    negatives: Sequence[str],
+    snr: Sequence[float],
+    hop: float,
+    seed: int,
+    **more: Any,
+) -> Iterator["Traced"]:
+    """Words over each of the negatives, at each of the ratios; `more` goes to `trace_words`."""
+    from kws_edge.tuning.recordings import recordings, short_name, trace_words
+
     for decibels, pattern in product(snr, negatives):
         over = f"{name}, {decibels:g} dB over {short_name(pattern)}"
-        with bar(over, len(said)) as step:
+        with bar(over, len(clips)) as step:
             behind = recordings([pattern])
-            yield trace_words(model, said, over, hop, seed, step, background=behind, snr=decibels, gap=PAUSES)
+            yield trace_words(model, clips, over, hop, seed, step, background=behind, snr=decibels, **more)
+
+
+def _without_words(model: "KeywordModel", negatives: Sequence[str], hop: float) -> Iterator["Traced"]:
+    from kws_edge.tuning.recordings import recordings, short_name, trace_negatives
+
     for pattern in negatives:
         with bar(short_name(pattern), len(recordings([pattern]))) as step:
             yield trace_negatives(model, pattern, hop, step)
