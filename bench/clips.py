@@ -63,9 +63,6 @@ def main() -> None:
     def ask(samples: F32) -> Prediction:
         return model.classify(within(samples, given.within, rng), SAMPLE_RATE)
 
-    def score(of: Prediction) -> float:
-        return of.vacuity if of.score == "vacuity" else of.entropy
-
     if given.clips:
         clips = spoken(given.clips, given.list)
         known = draw([clip for clip in clips if clip[0] in model.labels], given.count, given.seed)
@@ -77,7 +74,7 @@ def main() -> None:
         if other:
             unknown = [ask(load(path).samples) for _, path in other]
             print(f"named {share(sum(p.label is not None for p in unknown), len(unknown))} clips of other words")
-            print(f"AUROC {area([score(p) for _, p in said], [score(p) for p in unknown]):.3f}")
+            print(f"AUROC {area([p.uncertainty for _, p in said], [p.uncertainty for p in unknown]):.3f}")
     for pattern in given.unknown:
         files = recordings([pattern])
         named = sum(ask(samples).label is not None for samples in files)

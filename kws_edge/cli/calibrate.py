@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _SHOWN = 20
 """The curve ends at so many times the limit, or so many false accepts per hour."""
 _LIMIT, _AFTER_WAKE_LIMIT = 0.5, 60.0
-_CROWDING = 8.0
 _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {'SMOOTHING':>9}  UP TO"
 
 
@@ -156,7 +155,7 @@ def calibrate(
         raise SettingError(f"model {loaded.name} is not calibrated on streams; expected one that is, for --after-wake")
     if limit is None:
         limit = _AFTER_WAKE_LIMIT if after_wake else _LIMIT
-    crowding = crowding or ((0.0,) if after_wake else (0.0, _CROWDING))
+    crowding = crowding or ((0.0,) if after_wake else calibration.CROWDINGS)
     sought = chosen_labels(word_list(words), loaded.labels)
     chosen_words = None if words is None else sought
     bases = [

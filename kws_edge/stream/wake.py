@@ -83,10 +83,9 @@ class WakeTimer:
 def gated(wakes: Iterable[Event], commands: Iterable[Event], seconds: float) -> Iterator[Event]:
     """The wake words of one recording, and the commands that count, in the order of their times."""
     timer = WakeTimer(seconds)
-    words = [event for event in wakes if event.label is not None]
-    for event in sorted([*words, *commands], key=lambda event: event.time):
-        if any(event is word for word in words):
+    told = [(event, True) for event in wakes if event.label is not None] + [(event, False) for event in commands]
+    for event, wakes_it in sorted(told, key=lambda pair: pair[0].time):
+        if wakes_it:
             timer.wake(event)
-            yield event
-        elif timer.is_awake(event.time):
+        if wakes_it or timer.is_awake(event.time):
             yield event

@@ -26,6 +26,8 @@ from kws_edge.tuning.soundscape import Word
 
 CANDIDATES: Final = 24
 """Half of the thresholds that are tried for each score and smoothing: enough for steps of 4 % of the words."""
+CROWDINGS: Final = (0.0, 8.0)
+"""What is tried of `StreamSettings.crowding` where nothing else is asked for."""
 PRIOR: Final = 5.0
 """False accepts that every label is taken to have had before any was seen (`per_label`)."""
 PRICES: Final = 40

@@ -40,7 +40,6 @@ from kws_export.wake.windows import Windows
 
 SCORE: Score = "entropy"
 SMOOTHINGS = (0.2, 0.3, 0.5)
-CROWDINGS = (0.0, 8.0)
 WORDS = 200
 """Of each wake word, in each condition."""
 WINDOWS = 600
@@ -139,7 +138,7 @@ def on_streams(
     told = list(settings.labels)
     bases = [
         StreamSettings({SCORE: 1.0}, smoothing=smoothing, crowding=surer)
-        for smoothing, surer in product(SMOOTHINGS, CROWDINGS)
+        for smoothing, surer in product(SMOOTHINGS, calibration.CROWDINGS)
     ]
     tries = [(calibration.candidates(metadata, with_words, without, base, (SCORE,), told), base) for base in bases]
     until = CURVE_UNTIL * max(1.0, settings.limit)
@@ -172,7 +171,12 @@ def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "positives": {"clips": found.point.words.words, "from": "held out", "snr": [None, SNR]},
         "negatives": {name: {"seconds": r.seconds} for name, r in found.point.negatives.items()},
-        "tried": {"smoothing": list(SMOOTHINGS), "score": [SCORE], "crowding": list(CROWDINGS), "per_label": False},
+        "tried": {
+            "smoothing": list(SMOOTHINGS),
+            "score": [SCORE],
+            "crowding": list(calibration.CROWDINGS),
+            "per_label": False,
+        },
         "words": found.point.words.to_dict(),
         "false_accepts_per_hour": {name: rate._asdict() for name, rate in rates.items()},
         "hours_to_show": seconds_to_show(settings.limit) / 3600,
