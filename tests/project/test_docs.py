@@ -132,10 +132,14 @@ def wrong_in(words: list[str]) -> str | None:
     name = words[1]
     if name.startswith("-"):
         return None
-    command = program.get_command(click.Context(program), name)
+    # A command keeps the names of its help option from the first context that asks: it must be that of its program.
+    parent = click.Context(program, **program.context_settings)
+    command = program.get_command(parent, name)
     if command is None:
         return f"no command {name}"
-    known = re.findall(r"(?m)^  .*?(--[a-z-]+)(?: / (--[a-z-]+))?", command.get_help(click.Context(command)))
+    known = re.findall(
+        r"(?m)^  .*?(--[a-z-]+)(?: / (--[a-z-]+))?", command.get_help(click.Context(command, parent=parent))
+    )
     options = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
     unknown = sorted(options - {option for pair in known for option in pair})
     return f"{name} has no {', '.join(unknown)}" if unknown else None
