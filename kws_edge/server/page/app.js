@@ -15,6 +15,7 @@ const STATES = {
 };
 
 const OFF = "The microphone is off.";
+const WAKE_SECONDS = 4; // in which commands count
 
 let known = []; // what the server has
 let showBars = () => {};
@@ -40,7 +41,17 @@ async function load() {
   $("microphone").disabled = $("file").disabled = false;
   $("key-form").hidden = true;
   $("model").replaceChildren(...known.map(({ name }) => new Option(name, name)));
+  $("wake").replaceChildren(new Option("none", ""), ...known.map(wakeWords));
   choose();
+}
+
+// The words of a model, as choices of a wake word.
+function wakeWords({ name, labels }) {
+  const group = document.createElement("optgroup");
+  group.label = name;
+  const words = labels.filter((label) => !label.startsWith("_"));
+  group.append(...words.map((word) => new Option(word, JSON.stringify({ wake: word, wake_model: name }))));
+  return group;
 }
 
 // What answers: the server, or this browser.
@@ -48,6 +59,7 @@ const where = () => (model().in_browser && $("local").checked ? local : server);
 
 function choose() {
   $("local-label").hidden = !model().in_browser;
+  $("wake-label").hidden = where() === local; // a second decision is the server's
   view.privacy(where() === local);
   showBars = view.bars(model().labels);
   showThresholds();
@@ -68,6 +80,9 @@ async function start() {
   $("microphone").disabled = true;
   const opened = {};
   let thresholds = {};
+  const chosen = where() === local ? "" : $("wake").value;
+  const wake = chosen && { ...JSON.parse(chosen), wake_seconds: WAKE_SECONDS };
+  let woken = -Infinity; // stream time
   const end = (why) => {
     if (session !== opened) return;
     stop();
@@ -78,9 +93,13 @@ async function start() {
     opened.stream = new (where().Stream)($("model").value, (message) => {
       if (message.type === "hello") thresholds = message.thresholds;
       if (message.type === "event") view.heard(message, model().labels);
+      if (message.type === "event" && message.label === wake?.wake) woken = message.time;
       if (message.type === "hop") hop(message, thresholds);
+      if (message.type === "hop" && wake && message.state !== "losses") {
+        view.state(message.time <= woken + WAKE_SECONDS ? "Awake: say a command." : `Waiting for "${wake.wake}".`);
+      }
       if (message.type === "slow") view.problem(`The server is ${message.lag.toFixed(0)} s behind.`);
-    }, end);
+    }, end, wake || {});
     session = opened;
     view.listening(true);
     view.state("Connecting.");
@@ -127,14 +146,12 @@ async function answerFiles(files) {
 }
 
 $("microphone").addEventListener("click", () => (session ? stop() : start()));
-$("model").addEventListener("change", () => {
-  if (session) stop();
-  choose();
-});
-$("local").addEventListener("change", () => {
-  if (session) stop();
-  choose();
-});
+for (const control of ["model", "local", "wake"]) {
+  $(control).addEventListener("change", () => {
+    if (session) stop();
+    choose();
+  });
+}
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   server.useKey($("key").value);

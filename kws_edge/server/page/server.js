@@ -43,9 +43,10 @@ export function classify(file, model) {
 }
 
 // A stream: `onMessage` gets each message of the server, `onEnd` a text that says why it ended, or "" where we ended it.
+// `options` are further parameters, such as those of a wake word.
 export class Stream {
-  constructor(model, onMessage, onEnd) {
-    const url = new URL(`v1/stream?${new URLSearchParams({ model, posteriors: true })}`, document.baseURI);
+  constructor(model, onMessage, onEnd, options = {}) {
+    const url = new URL(`v1/stream?${new URLSearchParams({ model, posteriors: true, ...options })}`, document.baseURI);
     url.protocol = url.protocol.replace("http", "ws");
     this.socket = new WebSocket(url, key ? ["kws-edge", `kws-edge.key.${key}`] : ["kws-edge"]);
     this.closing = false;

@@ -59,6 +59,18 @@ def test_it_listens_and_writes_down_each_word(page: Page) -> None:
     assert page.complaints == []
 
 
+@pytest.mark.parametrize(("wake", "heard"), [("high", {"high", "low"}), ("low", {"low"})])
+def test_with_a_wake_word_commands_count_only_after_it(page: Page, wake: str, heard: set[str]) -> None:
+    page.js(f"document.querySelector('#wake').value = JSON.stringify({{wake: '{wake}', wake_model: 'tiny'}})")
+    page.js(CLICK)
+    page.wait(f"document.querySelector('#state').innerText === 'Waiting for \"{wake}\".'")
+    page.wait("document.querySelector('#state').innerText === 'Awake: say a command.'")
+    words = "[...document.querySelectorAll('#log .word')].map((e) => e.innerText)"
+    page.wait(f"{words}.filter((word) => word === '{wake}').length > 1")  # between the two all was said once
+    page.js(CLICK)
+    assert set(page.js(words)) == heard
+
+
 def test_while_it_listens_it_shows_what_the_model_sees(page: Page, server: httpx.Client) -> None:
     page.js(CLICK)
     shares = "[...document.querySelectorAll('#bars .fill')].map((e) => +e.style.getPropertyValue('--share'))"
@@ -195,8 +207,8 @@ def test_every_control_has_a_name_and_can_be_reached_by_keyboard(page: Page) -> 
     controls = [n for n in nodes if n["role"]["value"] in ("button", "combobox", "textbox", "link", "log", "list")]
     names = [node["name"]["value"].strip() for node in controls]
     assert all(names)
-    assert {"Start listening", "Model", "Heard", "Probability of each word"} <= set(names)
-    for key in ("keyDown", "keyUp", "keyDown", "keyUp"):
+    assert {"Start listening", "Model", "Wake word", "Heard", "Probability of each word"} <= set(names)
+    for key in ("keyDown", "keyUp") * 3:  # past the model and the wake word
         page.call("Input.dispatchKeyEvent", type=key, key="Tab", code="Tab", windowsVirtualKeyCode=9)
     assert page.js("document.activeElement.id") == "microphone"
 
