@@ -19,10 +19,12 @@ from pathlib import Path
 from kws_edge import KeywordModel, StreamSettings
 from kws_edge.model.score import SCORES
 from kws_edge.tuning import assess, candidates, trace_negatives, trace_words
-from kws_edge.tuning.calibration import Traced, at_rates, trade_off
+from kws_edge.tuning.calibration import trade_off
+from kws_edge.tuning.choice import at_rates
 from kws_edge.tuning.evaluation import rate_of
 from kws_edge.tuning.plot import curves_plot
 from kws_edge.tuning.recordings import draw, recordings, spoken
+from kws_edge.tuning.traced import Traced
 
 RATES = (0.5, 1.0, 2.0, 5.0, 10.0)
 SPEECH = "sets/evaluation/*"

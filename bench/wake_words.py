@@ -19,10 +19,11 @@ from typing import Any
 from kws_edge import KeywordModel
 from kws_edge.arrays import F32
 from kws_edge.stream.settings import StreamSettings
-from kws_edge.tuning import calibration
-from kws_edge.tuning.calibration import Traced, trace_stream
+from kws_edge.tuning import calibration, choice
 from kws_edge.tuning.evaluation import rate_of
+from kws_edge.tuning.points import assess, weigh
 from kws_edge.tuning.soundscape import Word, compose, joined
+from kws_edge.tuning.traced import Traced, trace_stream
 from kws_export.data.pack import Pack, Piece, Source, collect, load_sources
 from kws_export.wake.material import load_recordings
 
@@ -65,19 +66,17 @@ def measure(model: KeywordModel, takes: Path, speech: list[Piece], sounds: list[
     quiet = trace_stream(model, blocks(sounds), "sounds")
     m, own = model.metadata, StreamSettings.of(model.metadata)
     score = next(iter(own.thresholds))
-    at_own = calibration.weigh(m, streams, without, own, words)
+    at_own = weigh(m, streams, without, own, words)
     thresholds = calibration.candidates(m, streams, without, own, (score,), words)  # type: ignore[arg-type]
     rows: dict[str, Any] = {}
     for trace in streams:
         curve = calibration.trade_off(m, [trace], without, own, thresholds, words, until=50)
-        found = calibration.assess(m, [trace], own, words)
+        found = assess(m, [trace], own, words)
         rows[trace.name] = {
             "words": found.words,
             "missed": 1 - found.hits / found.words,
             "interval": [1 - r for r in rate_of(found.hits, found.words)[:0:-1]],
-            "missed_at": {
-                str(rate): point.miss_rate if (point := calibration.best(curve, rate)) else 1.0 for rate in RATES
-            },
+            "missed_at": {str(rate): point.miss_rate if (point := choice.best(curve, rate)) else 1.0 for rate in RATES},
             "delay": found.delay(0.5),
         }
     fired = at_own.negatives["speech"]
@@ -87,7 +86,7 @@ def measure(model: KeywordModel, takes: Path, speech: list[Piece], sounds: list[
         "false_accepts": fired.false_accepts,
         "hours": fired.seconds / 3600,
         "false_accepts_per_hour": fired.false_accepts_per_hour._asdict(),
-        "false_accepts_on_sounds": calibration.assess(m, [quiet], own, words).false_accepts,
+        "false_accepts_on_sounds": assess(m, [quiet], own, words).false_accepts,
         "hours_of_sounds": quiet.seconds / 3600,
     }
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.model.metadata import Metadata
     from kws_edge.stream.settings import StreamSettings
-    from kws_edge.tuning.calibration import Point, Traced
+    from kws_edge.tuning.points import Point
+    from kws_edge.tuning.traced import Traced
 
 _SHOWN = 20
 """The curve ends at so many times the limit, or so many false accepts per hour."""
@@ -142,7 +143,7 @@ def calibrate(
     from kws_edge.model.onnx_file import check_target
     from kws_edge.stream.settings import StreamSettings, chosen_labels
     from kws_edge.svg import check_name
-    from kws_edge.tuning import calibration
+    from kws_edge.tuning import calibration, choice
     from kws_edge.tuning.plot import det_plot
     from kws_edge.tuning.recordings import draw, short_name, spoken
 
@@ -179,8 +180,8 @@ def calibrate(
             )
         )
     chosen = _choose(tried, limit, shown=not as_json)
-    curve = calibration.frontier(next(points for points in tried if any(point is chosen for point in points)))
-    best = [calibration.best(points, limit) for points in tried]
+    curve = choice.frontier(next(points for points in tried if any(point is chosen for point in points)))
+    best = [choice.best(points, limit) for points in tried]
 
     unshown = _unshown(chosen, limit)
     about = {
@@ -258,14 +259,14 @@ def _trace(
 
 
 def _choose(tried: Sequence[Sequence["Point"]], limit: float, *, shown: bool) -> "Point":
-    """`calibration.choose`; where nothing will do, the curve is printed first."""
-    from kws_edge.tuning import calibration
+    """`choice.choose`; where nothing will do, the curve is printed first."""
+    from kws_edge.tuning import choice
 
     try:
-        return calibration.choose(tried, limit)
+        return choice.choose(tried, limit)
     except SettingError:
         if shown:
-            _print_curve(calibration.frontier(point for points in tried for point in points))
+            _print_curve(choice.frontier(point for points in tried for point in points))
         raise
 
 

@@ -18,8 +18,8 @@ from kws_edge.model.score import STREAM_SCORES, StreamScore
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.settings import StreamSettings
-    from kws_edge.tuning.calibration import Traced
     from kws_edge.tuning.evaluation import StreamReport
+    from kws_edge.tuning.traced import Traced
 
 
 class _RatesType(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click only
@@ -109,7 +109,7 @@ def evaluate_stream(
     """
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.settings import StreamSettings, chosen_labels, event_words
-    from kws_edge.tuning.calibration import assess
+    from kws_edge.tuning.points import assess
 
     if plot and not rates:
         raise click.UsageError("--plot draws what --rates measures; expected both")
@@ -278,8 +278,8 @@ def _pair_rows(
 def _recording(model: "KeywordModel", recording: Path, labels: Path, hop: float) -> Iterator["Traced"]:
     from kws_edge.audio.load import read_blocks
     from kws_edge.stream.trace import trace
-    from kws_edge.tuning.calibration import Traced
     from kws_edge.tuning.soundscape import read_labels
+    from kws_edge.tuning.traced import Traced
 
     words = tuple(read_labels(labels))
     yield Traced(recording.name, trace(model, read_blocks(recording), hop), words)

@@ -13,8 +13,9 @@ from kws_edge.model.score import SCORES
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.settings import StreamSettings
-    from kws_edge.tuning.calibration import Point, Traced
     from kws_edge.tuning.evaluation import Rate, StreamReport
+    from kws_edge.tuning.points import Point
+    from kws_edge.tuning.traced import Traced
 
 _UNTIL = 10
 """The curves end at so many times the highest of the rates."""
@@ -34,8 +35,9 @@ def curves(
 
     The last of the streams, so many, are those of the negatives; on these, joined, the rates are counted.
     """
-    from kws_edge.tuning import calibration
+    from kws_edge.tuning import calibration, choice
     from kws_edge.tuning.plot import curves_plot
+    from kws_edge.tuning.points import assess
 
     metadata = model.metadata
     composed, without = traced[:-negatives], traced[-negatives:]
@@ -46,13 +48,13 @@ def curves(
         points = calibration.trade_off(
             metadata, known, without, settings, tried, words, until=_UNTIL * max(rates), progress=step
         )
-    found = dict(zip(rates, calibration.at_rates(points, rates), strict=True))
+    found = dict(zip(rates, choice.at_rates(points, rates), strict=True))
     if about is None:
         minutes = ", ".join(f"{stream.seconds / 60:.1f} minutes of {stream.name}" for stream in without)
         click.echo(f"model {model.name}, smoothing {settings.smoothing:g} s, crowding {settings.crowding:g}; {minutes}")
         click.echo(f"{'FALSE ACCEPTS/H':22} {'UP TO':20} {'FOUND':23} {'WRONG':>5} {'DELAY P50':>9}  STREAM")
     for rate, point in found.items():
-        of = {s.name: calibration.assess(metadata, [s], point.settings, words) for s in composed} if point else {}
+        of = {s.name: assess(metadata, [s], point.settings, words) for s in composed} if point else {}
         if about is not None:
             click.echo(json.dumps({**about, "rate": rate, **_as_json(point, of)}, allow_nan=False))
         elif point is None:
@@ -64,7 +66,7 @@ def curves(
             stream.name: [
                 (
                     point.joined.false_accepts_per_hour.value,
-                    calibration.assess(metadata, [stream], point.settings, words),
+                    assess(metadata, [stream], point.settings, words),
                 )
                 for point in points
             ]

@@ -19,9 +19,12 @@ recordings (`assess`).
     spotter = Spotter(model, settings=best.settings)
 """
 
-from kws_edge.tuning.calibration import Point, Traced, assess, candidates, choose, sweep
+from kws_edge.tuning.calibration import candidates, sweep
+from kws_edge.tuning.choice import choose
 from kws_edge.tuning.evaluation import StreamReport
+from kws_edge.tuning.points import Point, assess
 from kws_edge.tuning.recordings import trace_negatives, trace_words
+from kws_edge.tuning.traced import Traced
 
 __all__ = [
     "Point",

@@ -1,28 +1,25 @@
-"""Choose the thresholds of a stream's decision from recordings: how many words are found, and what that costs.
+"""The trade-off curves of a stream's decision: how many words are found, and how often it fires where none is said.
 
-The network runs once over each recording (`trace.trace`); what it gave is then decided on under every candidate. That
-gives the trade-off curve: words that are not found, against false accepts per hour where no word is said.
+The network runs once over each recording (`traced.trace_stream`); its output is then decided on under every candidate.
+That gives a curve of points, from strict thresholds to loose ones, of which `choice.choose` takes one.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
-from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.score import Score
-from kws_edge.stream.decision import Decision, decide
-from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.stream.decision import Decision
 from kws_edge.stream.settings import StreamSettings
-from kws_edge.stream.trace import Hops, trace
-from kws_edge.tuning.evaluation import StreamReport, evaluate
-from kws_edge.tuning.soundscape import Word
+from kws_edge.tuning.points import Point, weigh
+from kws_edge.tuning.traced import Traced
 
 CANDIDATES: Final = 24
 """Half of the thresholds that are tried for each score and smoothing: enough for steps of 4 % of the words."""
@@ -32,144 +29,6 @@ PRIOR: Final = 5.0
 """False accepts that every label is taken to have had before any was seen (`per_label`)."""
 PRICES: Final = 40
 """Prices of a false accept that are tried there, from a thousand hits to a thousandth of one."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Traced:
-    """A recording as the network saw it, and what was said in it.
-
-    Attributes
-    ----------
-    name : of the recording, or of the folder whose recordings it joins.
-    hops : what the network gave.
-    words : where it has words. Recordings without words may have some, where an event is then no false accept.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from kws_edge import KeywordModel
-    >>> from kws_edge.tuning import trace_words
-    >>> model = KeywordModel.load()
-    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
-    >>> [word.label for word in said[0].words], said[0].seconds > 1
-    (['yes'], True)
-    """
-
-    name: str
-    hops: Hops
-    words: tuple[Word, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        """How long it is, to a hop."""
-        return float(self.hops.time[-1])
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """What some settings give: `words` where words are said, `negatives` by name where none are.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from kws_edge import KeywordModel, StreamSettings
-    >>> from kws_edge.tuning import candidates, choose, sweep, trace_negatives, trace_words
-    >>> model = KeywordModel.load()
-    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
-    >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
-    >>> base = StreamSettings({"entropy": 1.0}, smoothing=0.3)
-    >>> tries = [(candidates(model.metadata, said, quiet, base, ["entropy"]), base)]
-    >>> point = choose(list(sweep(model.metadata, said, quiet, tries)), 1.0)
-    >>> point.words.hits, point.miss_rate, point.false_accepts_per_hour
-    (1, 0.0, 0.0)
-    """
-
-    settings: StreamSettings
-    words: StreamReport
-    negatives: dict[str, StreamReport]
-
-    @property
-    def false_accepts_per_hour(self) -> float:
-        """That of the recording without words where it is highest: the others do not dilute it."""
-        return max(3600 * report.false_accepts / report.seconds for report in self.negatives.values())
-
-    @property
-    def joined(self) -> StreamReport:
-        """All of the recordings without words together."""
-        return sum(self.negatives.values(), StreamReport(0.0))
-
-    @property
-    def miss_rate(self) -> float:
-        """The share of the words without a hit."""
-        return 1 - self.words.hits / self.words.words
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "settings": self.settings.to_dict(),
-            "miss_rate": self.miss_rate,
-            "false_accepts_per_hour": self.false_accepts_per_hour,
-            "words": self.words.to_dict(),
-            "negatives": {name: report.to_dict() for name, report in self.negatives.items()},
-        }
-
-
-def trace_stream(
-    model: KeywordModel, stretches: Iterable[tuple[F32, Iterable[Word]]], name: str, hop: float = DEFAULT_HOP
-) -> Traced:
-    """Run the network over a stream that comes in stretches, float32 [n], with the words in each; times in the stream.
-
-    Raises
-    ------
-    SettingError : the stream is shorter than a hop, or the hop is out of its range.
-    """
-    words: list[Word] = []
-
-    def blocks() -> Iterator[F32]:
-        for samples, said in stretches:
-            words.extend(said)
-            yield samples
-
-    hops = trace(model, blocks(), hop)
-    if not len(hops):
-        raise SettingError(f"{name}: shorter than a hop of {hop} s; expected more")
-    return Traced(name, hops, tuple(words))
-
-
-def assess(
-    metadata: Metadata, recordings: Iterable[Traced], settings: StreamSettings, words: Collection[str] | None = None
-) -> StreamReport:
-    """What some settings give on recordings, added up; `words` are the labels that give events, None for all.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from kws_edge import KeywordModel, StreamSettings
-    >>> from kws_edge.tuning import assess, trace_words
-    >>> model = KeywordModel.load()
-    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
-    >>> report = assess(model.metadata, said, StreamSettings.of(model.metadata))
-    >>> report.words, report.false_accepts
-    (1, 0)
-    """
-    labels = metadata.labels if words is None else words
-    total = StreamReport(0.0)
-    for recording in recordings:
-        events = decide(metadata, recording.hops, settings, words)
-        total += evaluate(events, recording.words, recording.seconds, labels)
-    return total
-
-
-def weigh(
-    metadata: Metadata,
-    positives: Iterable[Traced],
-    negatives: Iterable[Traced],
-    settings: StreamSettings,
-    words: Collection[str] | None = None,
-) -> Point:
-    """What some settings give on recordings with words, and on each of those without."""
-    reports = {n.name: assess(metadata, [n], settings, words) for n in negatives}
-    return Point(settings, assess(metadata, positives, settings, words), reports)
 
 
 def candidates(
@@ -347,94 +206,3 @@ def per_label(points: Sequence[Point]) -> list[StreamSettings]:
         differing = {label: dict(t) for label, t in own.items() if t != common.thresholds}
         found.setdefault(tuple(best), replace(common, labels=differing))
     return list(found.values())
-
-
-def best(points: Iterable[Point], false_accepts_per_hour: float) -> Point | None:
-    """The point with the most hits of those that hold the limit on every recording without words.
-
-    Of points with equal hits, the one with the fewest false accepts, and of those the one with the fewest wrong labels
-    on or between the words. None where no point holds the limit and finds a word.
-    """
-    held = [p for p in points if p.false_accepts_per_hour <= false_accepts_per_hour and p.words.hits]
-    return min(held, key=_order, default=None)
-
-
-def choose(curves: Sequence[Iterable[Point]], false_accepts_per_hour: float) -> Point:
-    """The best point of several curves, such as one for each smoothing and score.
-
-    Longer smoothing answers later, and more thresholds are fitted to more chance; so of the curves that come within one
-    standard error of the most hits, the one with the shortest smoothing is taken, of these one with the same thresholds
-    for all labels, and of these the one with the least crowding.
-
-    Raises
-    ------
-    SettingError : no point holds the limit and finds a word.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from kws_edge import KeywordModel, Spotter, StreamSettings
-    >>> from kws_edge.tuning import candidates, choose, sweep, trace_negatives, trace_words
-    >>> model = KeywordModel.load()
-    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
-    >>> quiet = [trace_negatives(model, "kws_edge/samples/noise.flac")]
-    >>> base = StreamSettings({"entropy": 1.0}, smoothing=0.3)
-    >>> tries = [(candidates(model.metadata, said, quiet, base, ["entropy"]), base)]
-    >>> best = choose(list(sweep(model.metadata, said, quiet, tries)), 1.0)
-    >>> Spotter(model, settings=best.settings).settings.smoothing
-    0.3
-    """
-    curves = [list(points) for points in curves]
-    found = [point for points in curves if (point := best(points, false_accepts_per_hour))]
-    if not found:
-        raise SettingError(_cause([point for points in curves for point in points], false_accepts_per_hour))
-    most = max(found, key=lambda p: p.words.hits)
-    least = most.words.hits - math.sqrt(most.words.hits * most.miss_rate)
-    close = [p for p in found if p.words.hits >= least]
-    return min(close, key=lambda p: (p.settings.smoothing, bool(p.settings.labels), p.settings.crowding, *_order(p)))
-
-
-def _cause(points: Sequence[Point], limit: float) -> str:
-    """Why no threshold will do, from all that were tried."""
-    finding = [point for point in points if point.words.hits]
-    if not finding:
-        wrong = max((point.words.wrong for point in points), default=0)
-        heard = f"it names {wrong} of them wrong" if wrong else "it names none of them"
-        return (
-            f"no word is found at any threshold: {heard}; expected a model that learnt these words, and clips that say "
-            "them"
-        )
-    nearest = min(finding, key=lambda point: (point.false_accepts_per_hour, -point.words.hits))
-    name, _ = max(nearest.negatives.items(), key=lambda item: item[1].false_accepts / item[1].seconds)
-    return (
-        f"no threshold finds a word with {limit:g} false accepts per hour or fewer: the nearest finds "
-        f"{1 - nearest.miss_rate:.1%} of the words with {nearest.false_accepts_per_hour:.1f} an hour, on {name}; "
-        "expected a higher limit, more training on what fires there, or recordings without words that hold none"
-    )
-
-
-def at_rates(points: Sequence[Point], rates: Iterable[float]) -> list[Point | None]:
-    """For each rate, the point of the loosest thresholds at which the recordings without words, joined, hold it.
-
-    Parameters
-    ----------
-    points : what one `trade_off` gave, thresholds rising.
-    rates : false accepts per hour. None for those that even the strictest thresholds exceed.
-    """
-    most = np.maximum.accumulate([point.joined.false_accepts_per_hour.value for point in points])
-    held = [int(np.searchsorted(most, rate + 1e-9, side="right")) for rate in rates]
-    return [points[n - 1] if n else None for n in held]
-
-
-def frontier(points: Iterable[Point]) -> list[Point]:
-    """The trade-off curve: the points that none beats in both hits and false accepts, false accepts rising."""
-    curve: list[Point] = []
-    for p in sorted(points, key=lambda p: (p.false_accepts_per_hour, *_order(p))):
-        if not curve or p.words.hits > curve[-1].words.hits:
-            curve.append(p)
-    return curve
-
-
-def _order(point: Point) -> tuple[int, float, int]:
-    """Rises from better to worse: more hits, fewer false accepts, fewer wrong labels on or between the words."""
-    return -point.words.hits, point.false_accepts_per_hour, point.words.wrong + point.words.false_accepts

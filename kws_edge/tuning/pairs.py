@@ -9,8 +9,8 @@ from kws_edge.model.metadata import Metadata
 from kws_edge.stream.decision import decide
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.wake import gated
-from kws_edge.tuning.calibration import Traced
 from kws_edge.tuning.evaluation import StreamReport, evaluate
+from kws_edge.tuning.traced import Traced
 
 PAUSES: Final = (0.5, 1.5)
 """Seconds between a wake word and its command, and between that and the next wake word."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from kws_edge import svg
 
 if TYPE_CHECKING:
-    from kws_edge.tuning.calibration import Point
     from kws_edge.tuning.evaluation import StreamReport
+    from kws_edge.tuning.points import Point
 
 _WIDTH, _HEIGHT = 660, 440
 _LEFT, _TOP, _RIGHT, _BOTTOM = 70, 20, 620, 380
@@ -83,7 +83,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
 
 
 def det_plot(curve: Sequence["Point"], chosen: "Point", limit: float, path: Path) -> None:
-    """Draw a trade-off curve (`calibration.frontier`), the limit and what was chosen.
+    """Draw a trade-off curve (`choice.frontier`), the limit and what was chosen.
 
     Raises
     ------

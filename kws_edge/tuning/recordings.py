@@ -15,8 +15,8 @@ from kws_edge.audio.load import EXTENSIONS, is_audio, load
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.framing import DEFAULT_HOP
-from kws_edge.tuning.calibration import Traced, trace_stream
 from kws_edge.tuning.soundscape import Word, compose, joined, words_beside
+from kws_edge.tuning.traced import Traced, trace_stream
 
 
 class Recordings(Sequence[F32]):

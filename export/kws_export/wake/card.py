@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kws_edge.model.metadata import Metadata
-from kws_edge.tuning.calibration import Point
 from kws_edge.tuning.evaluation import StreamReport, seconds_to_show
+from kws_edge.tuning.points import Point
 from kws_export.data.pack import Source
 from kws_export.training.about import About
 from kws_export.voices import Engine

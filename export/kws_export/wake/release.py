@@ -18,11 +18,12 @@ from kws_edge.model.score import Score
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
 from kws_edge.stream.settings import StreamSettings
-from kws_edge.tuning import calibration
-from kws_edge.tuning.calibration import Point, trace_stream
+from kws_edge.tuning import calibration, choice
 from kws_edge.tuning.evaluation import StreamReport, seconds_to_show
 from kws_edge.tuning.plot import det_plot
+from kws_edge.tuning.points import Point, assess
 from kws_edge.tuning.soundscape import Word, compose, joined
+from kws_edge.tuning.traced import trace_stream
 from kws_export.data.features import window_features
 from kws_export.evaluation.scoring import calibrate, score_clips
 from kws_export.graph.build import build_model, build_step_model, run_model, save_model
@@ -144,18 +145,18 @@ def on_streams(
     until = CURVE_UNTIL * max(1.0, settings.limit)
     curves = list(calibration.sweep(metadata, with_words, without, tries, told, until=until))
     try:
-        point = calibration.choose(curves, settings.limit)
+        point = choice.choose(curves, settings.limit)
     except SettingError as error:
         raise SettingError(f"{error}\n{curve_text([p for curve in curves for p in curve])}") from None
-    curve = calibration.frontier(next(points for points in curves if any(p is point for p in points)))
-    conditions = {t.name: calibration.assess(metadata, [t], point.settings, told) for t in with_words}
-    of_near = calibration.assess(metadata, [near], point.settings, told) if near else None
+    curve = choice.frontier(next(points for points in curves if any(p is point for p in points)))
+    conditions = {t.name: assess(metadata, [t], point.settings, told) for t in with_words}
+    of_near = assess(metadata, [near], point.settings, told) if near else None
     return Calibrated(point, curve, conditions, of_near)
 
 
 def curve_text(points: Sequence[Point]) -> str:
     """A trade-off curve in lines: false accepts an hour, words missed."""
-    rows = [f"{p.false_accepts_per_hour:8.1f} an hour: {p.miss_rate:6.1%} missed" for p in calibration.frontier(points)]
+    rows = [f"{p.false_accepts_per_hour:8.1f} an hour: {p.miss_rate:6.1%} missed" for p in choice.frontier(points)]
     return "\n".join(rows[:20]) or "no word is found at any threshold"
 
 

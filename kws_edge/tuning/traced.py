@@ -1,0 +1,64 @@
+"""A recording as the network saw it, with the words that are said in it: what thresholds are tried on."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kws_edge.arrays import F32
+from kws_edge.errors import SettingError
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.stream.trace import Hops, trace
+from kws_edge.tuning.soundscape import Word
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """A recording as the network saw it, and what was said in it.
+
+    Attributes
+    ----------
+    name : of the recording, or of the folder whose recordings it joins.
+    hops : what the network gave.
+    words : where it has words. Recordings without words may have some, where an event is then no false accept.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kws_edge import KeywordModel
+    >>> from kws_edge.tuning import trace_words
+    >>> model = KeywordModel.load()
+    >>> said = [trace_words(model, [("yes", Path("kws_edge/samples/yes.flac"))])]
+    >>> [word.label for word in said[0].words], said[0].seconds > 1
+    (['yes'], True)
+    """
+
+    name: str
+    hops: Hops
+    words: tuple[Word, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """How long it is, to a hop."""
+        return float(self.hops.time[-1])
+
+
+def trace_stream(
+    model: KeywordModel, stretches: Iterable[tuple[F32, Iterable[Word]]], name: str, hop: float = DEFAULT_HOP
+) -> Traced:
+    """Run the network over a stream that comes in stretches, float32 [n], with the words in each; times in the stream.
+
+    Raises
+    ------
+    SettingError : the stream is shorter than a hop, or the hop is out of its range.
+    """
+    words: list[Word] = []
+
+    def blocks() -> Iterator[F32]:
+        for samples, said in stretches:
+            words.extend(said)
+            yield samples
+
+    hops = trace(model, blocks(), hop)
+    if not len(hops):
+        raise SettingError(f"{name}: shorter than a hop of {hop} s; expected more")
+    return Traced(name, hops, tuple(words))

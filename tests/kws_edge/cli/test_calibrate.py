@@ -1,0 +1,189 @@
+"""`kws-edge calibrate`: a copy of the model with the thresholds that were chosen, and what it was chosen on."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import soundfile
+import tiny_model
+from click.testing import CliRunner, Result
+from stream_points import tone
+from tiny_model import METADATA
+
+from kws_edge.cli import main
+from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.stream.settings import StreamSettings
+
+RATE = 16_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a model, clips of its words, and noise."""
+    monkeypatch.chdir(tmp_path)
+    tiny_model.save(tmp_path)
+    for word in tiny_model.TONES:
+        (tmp_path / "clips" / word).mkdir(parents=True)
+        for i in range(3):
+            soundfile.write(f"clips/{word}/{i}_nohash_0.wav", tone(word, 10 * i), RATE)
+    rng = np.random.default_rng(1)
+    soundfile.write("hiss.wav", 0.05 * rng.standard_normal(10 * RATE), RATE)
+    return tmp_path
+
+
+def calibrate(*arguments: str, out: str = "mine.onnx") -> Result:
+    common = ("--model", "tiny.onnx", "--positives", "clips", "--negatives", "hiss.wav", "--count", "4", "--out", out)
+    return CliRunner().invoke(main, ["calibrate", *common, *arguments])
+
+
+def stream_of(path: str) -> Mapping[str, Any]:
+    stream = KeywordModel.load(path).metadata.stream
+    assert stream is not None
+    return stream
+
+
+@pytest.mark.usefixtures("folder")
+class TestCalibrate:
+    def test_the_copy_holds_what_was_chosen_and_on_what(self) -> None:
+        before = Path("tiny.onnx").read_bytes()
+        result = calibrate("--smoothing", "0.2", "--false-accepts-per-hour", "2")
+        assert result.exit_code == 0, result.output
+        metadata = KeywordModel.load("mine.onnx").metadata
+        assert metadata.stream is not None
+        assert metadata == replace(METADATA, stream=metadata.stream)
+        assert StreamSettings.of(metadata).to_dict() == metadata.stream["settings"]
+        calibration = metadata.stream["calibration"]
+        assert calibration["limit"] == 2
+        assert calibration["positives"] == {"clips": 4, "from": "clips", "snr": [None, 10.0]}
+        assert calibration["negatives"]["hiss.wav"]["seconds"] == pytest.approx(10, abs=0.2)
+        assert calibration["words"]["words"] == 8
+        assert Path("tiny.onnx").read_bytes() == before
+
+    def test_what_was_tried_and_the_curve_are_printed_with_the_choice_marked_in_both(self) -> None:
+        lines = calibrate("--smoothing", "0.2", "--smoothing", "0.5", "--score", "entropy").stdout.splitlines()
+        assert lines[0] == "Within 0.5 false accepts an hour:"
+        tried = lines[2 : lines.index("The trade-off of the chosen one:")]
+        curve = lines[len(tried) + 4 : -1]
+        assert ["0.20 s  entropy" in line for line in tried] == [True, True, False, False]
+        assert ["0.50 s  entropy" in line for line in tried] == [False, False, True, True]
+        (marked,) = [line for line in tried if line.startswith("*")]
+        assert marked in curve
+        assert "entropy" in marked
+        assert lines[-1] == "* is what mine.onnx holds now."
+
+    def test_a_limit_that_the_negatives_are_too_short_to_show_is_said_and_written(self) -> None:
+        result = calibrate("--smoothing", "0.2", "--false-accepts-per-hour", "2")
+        assert result.stderr.splitlines() == [
+            "not shown: 2 an hour on hiss.wav. 0 false accepts in 0.2 minutes: at 95 %, 0.0 to 1328.7 an hour; "
+            "that takes 111 minutes without one"
+        ]
+        assert stream_of("mine.onnx")["calibration"]["limit_shown"] is False
+
+    def test_no_recording_shows_that_it_never_fires(self) -> None:
+        result = calibrate("--smoothing", "0.2", "--false-accepts-per-hour", "0", "--json")
+        assert "no recording is long enough for that" in result.stderr
+        assert json.loads(result.stdout)["limit_shown"] is False
+
+    def test_a_limit_that_the_negatives_show_is_written_without_a_word(self) -> None:
+        result = calibrate("--smoothing", "0.2", "--false-accepts-per-hour", "2000")
+        assert result.stderr == ""
+        assert stream_of("mine.onnx")["calibration"]["limit_shown"] is True
+
+    def test_what_counts_after_a_wake_word_has_a_point_of_its_own(self) -> None:
+        quick = ("--smoothing", "0.3", "--score", "entropy")
+        calibrate(*quick)
+        result = calibrate("--after-wake", "--model", "mine.onnx", *quick, out="both.onnx")
+        assert result.exit_code == 0, result.output
+        both = stream_of("both.onnx")
+        assert {key: value for key, value in both.items() if key != "after_wake"} == stream_of("mine.onnx")
+        assert both["after_wake"]["calibration"]["limit"] == 60
+        after = StreamSettings.after_wake(KeywordModel.load("both.onnx").metadata)
+        assert after.thresholds["entropy"] >= both["settings"]["thresholds"]["entropy"]
+        assert after.crowding == 0
+
+    def test_a_point_for_after_a_wake_word_needs_one_for_the_wake_word(self) -> None:
+        result = calibrate("--after-wake")
+        assert result.exit_code == 2
+        assert "is not calibrated on streams" in result.output
+
+    def test_a_few_words_are_calibrated_alone(self) -> None:
+        calibrate("--smoothing", "0.2", "--words", "Low, high", "--snr", "10")
+        calibration = stream_of("mine.onnx")["calibration"]
+        assert calibration["words_chosen"] == ["low", "high"]
+        assert calibration["words"]["labels"].keys() == {"low", "high"}
+
+    def test_both_scores_can_be_asked_to_hold(self) -> None:
+        calibrate("--smoothing", "0.2", "--score", "both")
+        assert stream_of("mine.onnx")["settings"]["thresholds"].keys() == {"entropy", "vacuity"}
+
+    def test_thresholds_for_each_label_are_tried_beside_the_common_one(self) -> None:
+        result = calibrate("--smoothing", "0.2", "--score", "entropy", "--per-label", "--json")
+        assert len(json.loads(result.stdout)["tried"]) == 4
+        assert stream_of("mine.onnx")["calibration"]["tried"]["per_label"] is True
+
+    def test_the_curve_as_json_agrees_with_the_copy(self) -> None:
+        result = json.loads(calibrate("--smoothing", "0.2", "--json").stdout)
+        metadata = KeywordModel.load("mine.onnx").metadata
+        assert metadata.stream is not None
+        assert result["chosen"]["settings"] == metadata.stream["settings"]
+        assert result["chosen"] in result["curve"]
+        assert result["chosen"]["false_accepts_per_hour"] <= 0.5
+
+    def test_the_curve_is_drawn(self) -> None:
+        assert calibrate("--smoothing", "0.2", "--plot", "det.svg").exit_code == 0
+        root = ElementTree.parse("det.svg").getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+        assert "words missed" in texts
+
+    @pytest.mark.parametrize("form", [".step.onnx", ".audio.onnx", ".audio.step.onnx"])
+    def test_the_other_forms_of_the_model_are_calibrated_with_it(self, form: str) -> None:
+        Path("tiny.onnx").with_suffix(form).write_bytes(Path("tiny.onnx").read_bytes())
+        calibrate("--smoothing", "0.2")
+        assert stream_of(f"mine{form}") == stream_of("mine.onnx")
+
+    def test_the_same_seed_gives_the_same_file(self) -> None:
+        calibrate("--smoothing", "0.2", "--seed", "3")
+        calibrate("--smoothing", "0.2", "--seed", "3", out="again.onnx")
+        assert Path("mine.onnx").read_bytes() == Path("again.onnx").read_bytes()
+
+    def test_an_existing_copy_is_kept_unless_forced(self) -> None:
+        Path("mine.onnx").write_bytes(b"precious")
+        result = calibrate("--smoothing", "0.2")
+        assert result.exit_code == 2
+        assert "mine.onnx exists; expected a new name, or --force" in result.stderr
+        assert Path("mine.onnx").read_bytes() == b"precious"
+        assert calibrate("--smoothing", "0.2", "--force").exit_code == 0
+        assert KeywordModel.load("mine.onnx").metadata.stream
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--out", "tiny.onnx", "--force"), "tiny.onnx is the model itself"),
+            (("--out", "mine.bin"), "expected a name that ends in .onnx"),
+            (("--plot", "det.png"), "expected a name that ends in .svg"),
+            (("--smoothing", "7"), "smoothing=7"),
+            (("--hop", "0.005"), "hop=0.005"),
+            (("--words", "low,maybe"), "words: maybe; expected one or more of low, mid, high"),
+            (("--negatives", "nowhere"), "no recording at nowhere"),
+            (("--positives", "clips/low"), "no clips in clips/low"),
+        ],
+    )
+    def test_what_cannot_be_done_is_refused_in_one_line(self, arguments: tuple[str, ...], message: str) -> None:
+        result = calibrate(*arguments)
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert "Traceback" not in result.output
+        assert not Path("mine.onnx").exists()
+
+    def test_words_that_the_model_lacks_are_refused(self) -> None:
+        Path("others/bird").mkdir(parents=True)
+        soundfile.write("others/bird/0_nohash_0.wav", tone("low"), RATE)
+        result = calibrate("--positives", "others")
+        assert result.exit_code == 2
+        assert "no word of the model in others" in result.stderr
