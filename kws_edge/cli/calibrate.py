@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +18,6 @@ from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.model.metadata import Metadata
     from kws_edge.stream.settings import StreamSettings
     from kws_edge.tuning.points import Point
     from kws_edge.tuning.traced import Traced
@@ -145,6 +144,7 @@ def calibrate(
     from kws_edge.svg import check_name
     from kws_edge.tuning import calibration, choice
     from kws_edge.tuning.plot import det_plot
+    from kws_edge.tuning.record import stream_record, write_forms
     from kws_edge.tuning.recordings import draw, short_name, spoken
 
     loaded = KeywordModel.load(model)
@@ -183,37 +183,28 @@ def calibrate(
     curve = choice.frontier(next(points for points in tried if any(point is chosen for point in points)))
     best = [choice.best(points, limit) for points in tried]
 
-    unshown = _unshown(chosen, limit)
-    about = {
-        "method": "most hits under the limit on each of the negatives",
-        "limit": limit,
-        "limit_shown": not unshown,
-        "shown": max(report.false_accepts_per_hour.high for report in chosen.negatives.values()),
-        "words_chosen": chosen_words,
-        "hop": hop,
-        "seed": seed,
-        "positives": {"clips": len(clips), "from": short_name(str(listed or positives)), "snr": [None, *snr]},
-        "negatives": {stream.name: {"seconds": stream.seconds} for stream in without},
-        "tried": {
-            "smoothing": list(smoothing),
-            "score": list(scores),
-            "crowding": list(crowding),
-            "per_label": per_label,
+    stream = stream_record(
+        chosen,
+        limit,
+        method="most hits under the limit on each of the negatives",
+        words=chosen_words,
+        positives={"clips": len(clips), "from": short_name(str(listed or positives)), "snr": [None, *snr]},
+        tried={
+            "smoothing": list(smoothing), "score": list(scores), "crowding": list(crowding), "per_label": per_label,
         },
-        "words": chosen.words.to_dict(),
-        "false_accepts_per_hour": {n: r.false_accepts_per_hour._asdict() for n, r in chosen.negatives.items()},
-    }
-    stream: dict[str, Any] = {"settings": chosen.settings.to_dict(), "calibration": about}
+        seed=seed,
+        hop=hop,
+    )  # fmt: skip
     if after_wake:
         stream = {**(metadata.stream or {}), "after_wake": stream}
     calibrated = replace(metadata, stream=stream)
-    _write_forms(loaded.path, out, calibrated, overwrite=force)
+    write_forms(loaded.path, out, calibrated, overwrite=force)
     if plot:
         det_plot(curve, chosen, limit, plot)
     if as_json:
         result = {
             "out": str(out),
-            "limit_shown": not unshown,
+            "limit_shown": stream["calibration"]["limit_shown"],
             "chosen": chosen.to_dict(),
             "tried": [point.to_dict() for point in best if point],
             "curve": [point.to_dict() for point in curve],
@@ -221,19 +212,8 @@ def calibrate(
         click.echo(json.dumps(result, allow_nan=False))
     else:
         _print(best, curve, chosen, limit, out)
-    for line in unshown:
+    for line in _unshown(chosen, limit):
         click.echo(line, err=True)
-
-
-def _write_forms(source: Path, out: Path, metadata: "Metadata", *, overwrite: bool) -> None:
-    """Write the model and what lies beside it: the other forms of the same network."""
-    from kws_edge.model.onnx_file import write_copy
-    from kws_edge.stream.incremental import SUFFIX
-
-    write_copy(source, out, metadata, overwrite=overwrite)
-    for form in (SUFFIX, ".audio.onnx", f".audio{SUFFIX}"):
-        if (beside := source.with_suffix(form)).exists():
-            write_copy(beside, out.with_suffix(form), metadata, overwrite=True)
 
 
 def _trace(

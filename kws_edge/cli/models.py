@@ -105,19 +105,15 @@ def _stream(metadata: "Metadata") -> list[str]:
     crowding = f", crowding {settings.crowding:g}" if settings.crowding else ""
     lines = [f"  stream       {limits}{own}, smoothing {settings.smoothing:g} s{crowding}"]
     if "limit" in about:
-        least = f"; they show at most {about['shown']:.1f}" if "shown" in about else ""
-        shown = "" if about.get("limit_shown", True) else f", which the negatives are too short to show{least}"
+        shown = "" if about.get("limit_shown", True) else ", which the negatives are too short to show"
         lines.append(f"               at most {about['limit']} false accepts an hour{shown}")
     lines.append(f"               calibrated for {', '.join(calibrated_words(metadata) or ['all words'])}")
-    if negatives := about.get("negatives"):
-        lines.append(
-            f"               without the words: {', '.join(f'{k} {_minutes(v)}' for k, v in negatives.items())}"
-        )
+    rates = about.get("false_accepts_per_hour", {})
+    for name, negative in about.get("negatives", {}).items():
+        rate = rates.get(name)
+        shows = f": {rate['value']:.1f} false accepts an hour ({rate['low']:.1f} to {rate['high']:.1f})" if rate else ""
+        lines.append(f"               without the words: {name}, {negative['seconds'] / 60:.1f} minutes{shows}")
     return lines
-
-
-def _minutes(negative: Mapping[str, float]) -> str:
-    return f"{negative['seconds'] / 60:.1f} minutes"
 
 
 def _pairs(values: Any) -> str:

@@ -1,6 +1,5 @@
 """From the best epoch to the files: calibrated on held-out streams by the device's own runtime, with card and plot."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,13 +14,13 @@ from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import WAKE_WORD, Metadata
 from kws_edge.model.score import Score
-from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning import calibration, choice
-from kws_edge.tuning.evaluation import StreamReport, seconds_to_show
+from kws_edge.tuning.evaluation import StreamReport
 from kws_edge.tuning.plot import det_plot
 from kws_edge.tuning.points import Point, assess
+from kws_edge.tuning.record import stream_record
 from kws_edge.tuning.soundscape import Word, compose, joined
 from kws_edge.tuning.traced import trace_stream
 from kws_export.data.features import window_features
@@ -161,28 +160,18 @@ def curve_text(points: Sequence[Point]) -> str:
 
 
 def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
-    """What the model's file says of its calibration on streams, in the form of `kws-edge calibrate`."""
-    rates = {name: report.false_accepts_per_hour for name, report in found.point.negatives.items()}
-    about = {
-        "method": "most hits under the limit, on speakers, voices and recordings held out of training",
-        "limit": settings.limit,
-        "limit_shown": all(rate.high <= settings.limit for rate in rates.values()),
-        "words_chosen": list(settings.labels),
-        "hop": DEFAULT_HOP,
-        "seed": settings.seed,
-        "positives": {"clips": found.point.words.words, "from": "held out", "snr": [None, SNR]},
-        "negatives": {name: {"seconds": r.seconds} for name, r in found.point.negatives.items()},
-        "tried": {
-            "smoothing": list(SMOOTHINGS),
-            "score": [SCORE],
-            "crowding": list(calibration.CROWDINGS),
-            "per_label": False,
+    """What the model's file says of its calibration on streams."""
+    return stream_record(
+        found.point,
+        settings.limit,
+        method="most hits under the limit, on speakers, voices and recordings held out of training",
+        words=settings.labels,
+        positives={"clips": found.point.words.words, "from": "held out", "snr": [None, SNR]},
+        tried={
+            "smoothing": SMOOTHINGS, "score": [SCORE], "crowding": calibration.CROWDINGS, "per_label": False,
         },
-        "words": found.point.words.to_dict(),
-        "false_accepts_per_hour": {name: rate._asdict() for name, rate in rates.items()},
-        "hours_to_show": seconds_to_show(settings.limit) / 3600,
-    }
-    return {"settings": found.point.settings.to_dict(), "calibration": json.loads(json.dumps(about))}
+        seed=settings.seed,
+    )  # fmt: skip
 
 
 def _quiet(recordings: Sequence[I16]) -> Iterator[tuple[F32, list[Word]]]:

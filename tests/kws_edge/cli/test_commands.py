@@ -182,6 +182,7 @@ class TestModels:
 
     def test_its_stream_settings_are_told_with_what_they_were_calibrated_on(self, clips: Path) -> None:
         about = {"limit": 2.0, "limit_shown": False, "words_chosen": ["low"], "negatives": {"radio": {"seconds": 90}}}
+        about["false_accepts_per_hour"] = {"radio": {"value": 0.0, "low": 0.0, "high": 147.6}}
         settings = StreamSettings({"entropy": 0.25, "vacuity": 0.1}, smoothing=0.5).to_dict()
         stream = {"settings": settings, "calibration": about}
         tiny_model.save(clips, "few", metadata=replace(tiny_model.METADATA, name="few", stream=stream))
@@ -191,7 +192,7 @@ class TestModels:
             "stream       entropy up to 0.25 and vacuity up to 0.1, smoothing 0.5 s",
             "at most 2.0 false accepts an hour, which the negatives are too short to show",
             "calibrated for low",
-            "without the words: radio 1.5 minutes",
+            "without the words: radio, 1.5 minutes: 0.0 false accepts an hour (0.0 to 147.6)",
         ]
         assert json.loads(run("models", "few.onnx", "--json").stdout)["stream"] == stream
 

@@ -1,0 +1,68 @@
+"""What a model's file says of its calibration on streams, and writing it into all forms of the model."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.onnx_file import write_copy
+from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.stream.incremental import SUFFIX
+from kws_edge.tuning.points import Point
+
+FORMS: Final = (SUFFIX, ".audio.onnx", f".audio{SUFFIX}")
+"""The endings of other forms of NAME.onnx, which lie beside it: the same network, and the same metadata."""
+
+
+def stream_record(
+    point: Point,
+    limit: float,
+    *,
+    method: str,
+    words: Sequence[str] | None,
+    positives: Mapping[str, Any],
+    tried: Mapping[str, Any],
+    seed: int,
+    hop: float = DEFAULT_HOP,
+) -> dict[str, Any]:
+    """The `stream` of a model's metadata: the chosen settings, and what they were chosen on, in JSON types.
+
+    Parameters
+    ----------
+    point : what was chosen, and what it gave.
+    limit : false accepts per hour that were allowed on each of the recordings without words.
+    method : how it was chosen, in a phrase.
+    words : that it was chosen for; None for all of the model's.
+    positives : `clips`, how many; `from`, their list or folder; `snr`, in dB, None for silence.
+    tried : what was tried: `smoothing`, `score`, `crowding`, `per_label`.
+    """
+    rates = {name: report.false_accepts_per_hour for name, report in point.negatives.items()}
+    about = {
+        "method": method,
+        "limit": limit,
+        "limit_shown": all(rate.high <= limit for rate in rates.values()),
+        "words_chosen": None if words is None else list(words),
+        "hop": hop,
+        "seed": seed,
+        "positives": positives,
+        "negatives": {name: {"seconds": report.seconds} for name, report in point.negatives.items()},
+        "tried": tried,
+        "words": point.words.to_dict(),
+        "false_accepts_per_hour": {name: rate._asdict() for name, rate in rates.items()},
+    }
+    plain: dict[str, Any] = json.loads(json.dumps({"settings": point.settings.to_dict(), "calibration": about}))
+    return plain
+
+
+def write_forms(source: Path, out: Path, metadata: Metadata, *, overwrite: bool) -> None:
+    """Write a model with other metadata, and the forms of it that lie beside it.
+
+    Raises
+    ------
+    SettingError, ModelError : as `write_copy`.
+    """
+    write_copy(source, out, metadata, overwrite=overwrite)
+    for form in FORMS:
+        if (beside := source.with_suffix(form)).exists():
+            write_copy(beside, out.with_suffix(form), metadata, overwrite=True)
