@@ -11,7 +11,8 @@ from kws_edge.errors import SettingError
 from kws_export.evaluation.score_runs import RunScores
 from kws_export.report.comparison import Comparison
 from kws_export.report.findings import findings
-from kws_export.report.plots import Plot, all_plots
+from kws_export.report.panels import Plot
+from kws_export.report.plots import all_plots
 from kws_export.report.report_tables import all_tables
 from kws_export.report.tables import Table
 

@@ -18,10 +18,11 @@ from kws_export.cli import main
 from kws_export.evaluation.score_runs import RunScores
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
-from kws_export.report import plots, report_tables
+from kws_export.report import report_tables, shift_plots
 from kws_export.report.comparison import Comparison, Estimate, Key, PairGain
 from kws_export.report.conclusions import CLAIMS, Claim, conclusions_table, verdict
 from kws_export.report.findings import difference, findings
+from kws_export.report.plots import all_plots
 from kws_export.report.published import ACCURACY, PUBLISHED, paper_key
 from kws_export.report.report import page
 from kws_export.report.report_tables import all_tables
@@ -150,7 +151,7 @@ def test_gains_have_their_sign_and_no_negative_zero() -> None:
 
 def test_sets_that_were_not_scored_have_no_tables_and_no_plots() -> None:
     c = known({"softmax": [0.96]})
-    names = {t.name for t in all_tables(c)} | {p.name for p in plots.all_plots(c)}
+    names = {t.name for t in all_tables(c)} | {p.name for p in all_plots(c)}
     assert not names & {"outside", "outside-auroc", "outside-withheld", "noise", "noise-accuracy"}
     shown = page(c, [], [], "nine")
     assert "## Noise" not in shown
@@ -265,7 +266,7 @@ def test_the_page_links_to_files_that_are_there_and_shows_every_table_and_plot(
 ) -> None:
     text = (written / "report.md").read_text(encoding="utf-8")
     links = re.findall(r"!\[.*?\]\((.*?)\)", text)
-    assert {Path(link).stem for link in links} == {p.name for p in plots.all_plots(comparison)}
+    assert {Path(link).stem for link in links} == {p.name for p in all_plots(comparison)}
     assert all((written / link).is_file() for link in links)
     for table in all_tables(comparison):
         assert table.to_markdown() in text
@@ -300,7 +301,7 @@ def test_without_score_files_there_is_no_report(tmp_path: Path, content: str | N
 
 
 def test_every_plot_is_a_png_and_an_svg_without_a_date(written: Path, comparison: Comparison) -> None:
-    for plot in plots.all_plots(comparison):
+    for plot in all_plots(comparison):
         png, svg = (written / "plots" / f"{plot.name}.{kind}" for kind in ("png", "svg"))
         assert png.read_bytes().startswith(b"\x89PNG")
         assert ElementTree.parse(svg).getroot().tag.endswith("svg")
@@ -308,7 +309,7 @@ def test_every_plot_is_a_png_and_an_svg_without_a_date(written: Path, comparison
 
 
 def test_a_plot_is_the_same_to_the_byte_the_second_time(written: Path, comparison: Comparison, tmp_path: Path) -> None:
-    plot = next(p for p in plots.all_plots(comparison) if p.name == "promise")
+    plot = next(p for p in all_plots(comparison) if p.name == "promise")
     plot.save(comparison, tmp_path)
     for kind in ("png", "svg"):
         name = f"promise.{kind}"
@@ -320,7 +321,7 @@ def test_panels_share_their_axes_and_name_their_variant(comparison: Comparison, 
     from matplotlib.figure import Figure
 
     figure = Figure(layout="constrained")
-    next(p for p in plots.all_plots(comparison) if p.name == name).draw(figure, comparison)
+    next(p for p in all_plots(comparison) if p.name == name).draw(figure, comparison)
     panels = [ax for ax in figure.axes if ax.get_visible()]
     assert [ax.get_title() for ax in panels] == ["edl_ce (1 seed)", "softmax (2 seeds)"]
     assert len({(ax.get_xlim(), ax.get_ylim()) for ax in panels}) == 1
@@ -332,7 +333,7 @@ def test_a_band_is_two_sigma_over_the_seeds(comparison: Comparison) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure()
-    plots.noise(figure, comparison)
+    shift_plots.noise(figure, comparison)
     one, two = figure.axes
     assert len(one.collections) == 0
     key = Key("coverage", "test", "entropy", report_tables.MAIN_TARGET, "validation")
