@@ -49,10 +49,12 @@ def speak(
     from rich.progress import Progress
 
     from kws_edge.errors import SettingError
+    from kws_export.texts import check_texts, folder_name
     from kws_export.voices import Utterance, get_engines
     from kws_export.voices.casting import cast
-    from kws_export.voices.files import folder_name, write_renditions
+    from kws_export.voices.files import write_renditions
 
+    check_texts(texts)
     if phonemes and (len(texts) > 1 or near_misses):
         raise SettingError("--phonemes go with one TEXT, spoken as it is; expected no other TEXT and no --near-misses")
     engines = get_engines(voices.split(","), language=language, phonemes=bool(phonemes))

@@ -25,6 +25,7 @@ from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.negatives import between
+from kws_export.texts import check_texts, words_of
 
 Codec = Literal["int16", "opus"]
 Kind = Literal["speech", "words", "sounds"]
@@ -109,11 +110,16 @@ class Pack:
         return tuple(dict.fromkeys(piece.source for piece in self.pieces))
 
     def without(self, phrases: Iterable[str]) -> "Pack":
-        """Without the recordings in whose text one of the phrases is said, also as the beginning of a longer word."""
-        patterns = [
-            re.compile(r"\b" + r"\W+".join(map(re.escape, phrase.split())), re.IGNORECASE) for phrase in phrases
-        ]
-        return Pack(tuple(p for p in self.pieces if not any(pattern.search(p.text) for pattern in patterns)))
+        """Without the recordings in whose text one of the phrases is said, also as the beginning of a longer word.
+
+        Raises SettingError for a phrase that is no text of words.
+        """
+        wanted = []
+        for phrase in phrases:
+            check_texts([phrase])
+            wanted.append(" " + " ".join(words_of(phrase)).casefold())
+        said = (" " + " ".join(words_of(piece.text)).casefold() for piece in self.pieces)
+        return Pack(tuple(p for p, text in zip(self.pieces, said, strict=True) if not any(w in text for w in wanted)))
 
     def save(self, path: Path, codec: Codec = "int16") -> None:
         """Write the file, atomically. Raises SettingError where its name does not end in .npz, or nothing is in it."""

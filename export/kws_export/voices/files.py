@@ -1,11 +1,13 @@
 """Spoken renditions as files, one WAV each, made once."""
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kws_export.texts import folder_name
 from kws_export.voices.casting import perform
-from kws_export.voices.engine import SAMPLE_RATE, Engine, Rendition
+from kws_export.voices.engine import SAMPLE_RATE, Engine, Rendition, Utterance
 
 
 def write_renditions(engine: Engine, renditions: Sequence[Rendition], folder: Path) -> Iterator[Path]:
@@ -30,9 +32,13 @@ def write_renditions(engine: Engine, renditions: Sequence[Rendition], folder: Pa
 
 
 def _name(engine: Engine, rendition: Rendition, index: int) -> str:
-    return f"{engine.name}-{rendition.voice}_nohash_{index}-{folder_name(rendition.utterance.text)}.wav"
+    return f"{engine.name}-{rendition.voice}_nohash_{index}-{_said(rendition.utterance)}.wav"
 
 
-def folder_name(text: str) -> str:
-    """A text as a part of a path: of any script, without what a file system or a list of files gives a meaning."""
-    return "_".join("".join(c if c.isalnum() else " " for c in text).split()) or "_"
+def _said(utterance: Utterance) -> str:
+    """The text; with a hash where the name alone would not tell two utterances apart."""
+    name = folder_name(utterance.text)
+    if name == "_".join(utterance.text.split()) and not utterance.phonemes:
+        return name
+    whole = f"{utterance.text}/{utterance.phonemes}".encode()
+    return f"{name}-{hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:8]}"

@@ -12,7 +12,7 @@ from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.pack import Pack, Piece
-from kws_export.voices.files import folder_name
+from kws_export.texts import folder_name
 
 HELD_OUT = 0.2
 """Of the speakers, voices and takes."""

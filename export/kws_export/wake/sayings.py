@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kws_export.phonemes import Dictionary, near_misses
+from kws_export.texts import folder_name
 from kws_export.voices import Engine, Utterance
 from kws_export.voices.casting import cast
 from kws_export.voices.espeak import pronounce, transcribe
-from kws_export.voices.files import folder_name, write_renditions
+from kws_export.voices.files import write_renditions
 from kws_export.wake.settings import WakeSettings, WakeWord
 
 SHARES = {"kokoro": 1.0, "festival": 0.25, "flite": 0.5, "espeak": 0.5}

@@ -7,6 +7,7 @@ from typing import Any
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import is_word
 from kws_export.ranges import check_ranges, check_share
+from kws_export.texts import check_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class WakeWord:
             raise SettingError(
                 f"wake word {self.text!r}; expected a text without commas, not beginning with _ or space"
             )
+        check_texts([self.text])
+        for said in self.spoken:  # two of them may differ by a comma alone, which a voice heeds
+            check_texts([said])
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -76,6 +80,7 @@ class WakeSettings:
         labels = [word.text for word in self.words]
         if not labels or len({label.casefold() for label in labels}) < len(labels):
             raise SettingError(f"wake words {labels}; expected at least one, all different")
+        check_texts(labels)
         least = {"takes": 1, "near_misses": 0, "epochs": 1, "steps": 1, "batch": 16, "seed": 0}
         check_ranges("wake", self, {name: (low, math.inf) for name, low in least.items()})
         if not self.limit > 0:

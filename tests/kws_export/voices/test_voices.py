@@ -14,7 +14,7 @@ from kws_edge.errors import DependencyError, SettingError
 from kws_export.voices import ENGINES, SAMPLE_RATE, Engine, Rendition, Utterance, get_engines, speak, speak_all
 from kws_export.voices.casting import cast, perform
 from kws_export.voices.engine import PEAK, VoiceError, trim
-from kws_export.voices.files import folder_name, write_renditions
+from kws_export.voices.files import write_renditions
 
 
 @pytest.fixture(params=sorted(ENGINES))
@@ -157,13 +157,6 @@ def test_takes_are_written_once(tmp_path: Path) -> None:
     before = first[1].stat().st_mtime_ns
     assert sorted(write_renditions(Beeps(), renditions, tmp_path)) == first
     assert first[1].stat().st_mtime_ns == before
-
-
-@pytest.mark.parametrize(
-    ("text", "name"), [("hey lamp", "hey_lamp"), ("Hallo, Küche!", "Hallo_Küche"), ("../x", "x"), ("?", "_")]
-)
-def test_a_text_as_a_folder_is_safe(text: str, name: str) -> None:
-    assert folder_name(text) == name
 
 
 def test_speak_all_gives_one_clip_for_each_take() -> None:

@@ -1,0 +1,47 @@
+"""What is to be said, as texts: which can be, and what a folder or file of one is called."""
+
+import unicodedata
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final
+
+from kws_edge.errors import SettingError
+from kws_edge.text import shortened
+
+LONGEST: Final = 150
+"""Bytes of a text as a part of a path; file systems take 255, and the name of a take says more than its text."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text of any script, without what parts them: its runs of letters, their marks, and digits."""
+    runs = groupby(unicodedata.normalize("NFC", text), lambda c: unicodedata.category(c)[0] in "LMN")
+    return ["".join(run) for of_word, run in runs if of_word]
+
+
+def folder_name(text: str) -> str:
+    """A text as a part of a path: of any script, without what a file system or a list of files gives a meaning."""
+    return "_".join(words_of(text))
+
+
+def check_texts(texts: Iterable[str]) -> None:
+    """Refuse texts of which the takes could not be kept, or not be told apart.
+
+    Raises
+    ------
+    SettingError : one has no letter and no digit, is longer than `LONGEST`, or cannot be printed on a line; or two have
+        one folder.
+    """
+    seen: dict[str, str] = {}
+    for text in dict.fromkeys(texts):
+        name = folder_name(text)
+        if not any(c.isalnum() for c in name):
+            raise SettingError(f"text {shortened(repr(text))}; expected one with a letter or digit, which can be said")
+        if not text.isprintable():
+            raise SettingError(f"text {shortened(repr(text))}; expected one line of printable characters")
+        if len(name.encode()) > LONGEST:
+            raise SettingError(
+                f"text {shortened(repr(text))} has {len(name.encode())} bytes; expected up to {LONGEST}, since its "
+                "takes are called by it"
+            )
+        if (other := seen.setdefault(name.casefold(), text)) != text:
+            raise SettingError(f"texts {other!r} and {text!r} have one folder, {name}; expected only one of them")
