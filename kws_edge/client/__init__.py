@@ -11,6 +11,6 @@ with Client("http://127.0.0.1:8765") as client:
 from kws_edge.client.asynchronous import AsyncClient
 from kws_edge.client.blocking import Client
 from kws_edge.client.errors import ServerError
-from kws_edge.client.wire import Hello
+from kws_edge.client.streaming import Hello
 
 __all__ = ["AsyncClient", "Client", "Hello", "ServerError"]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
-from kws_edge.client import wire
+from kws_edge.client import requests, streaming
+from kws_edge.client.address import TIMEOUT, Address
 from kws_edge.client.errors import Patience, ServerError, denied, reaching
-from kws_edge.client.wire import Hello
+from kws_edge.client.requests import Body, Clip, Request
+from kws_edge.client.streaming import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.prediction import Prediction
 from kws_edge.model.score import Score, StreamScore
@@ -43,11 +45,9 @@ class AsyncClient:
     'left'
     """
 
-    def __init__(
-        self, url: str, *, key: str | None = None, timeout: float = wire.TIMEOUT, patience: float = 0.0
-    ) -> None:
+    def __init__(self, url: str, *, key: str | None = None, timeout: float = TIMEOUT, patience: float = 0.0) -> None:
         """Name a server; nothing is sent yet. Parameters and errors are those of `Client`."""
-        self._address, self._patience = wire.Address.of(url, key, timeout), patience
+        self._address, self._patience = Address.of(url, key, timeout), patience
         import httpx
 
         self._http = httpx.AsyncClient(**self._address.http_options())
@@ -66,7 +66,7 @@ class AsyncClient:
 
     async def classify(
         self,
-        source: wire.Clip,
+        source: Clip,
         rate: int | None = None,
         *,
         model: str | None = None,
@@ -75,11 +75,11 @@ class AsyncClient:
         channel: Channel | None = None,
     ) -> Prediction:
         """As `Client.classify`."""
-        return await self._ask(wire.classify(source, rate, model, target, score, channel))
+        return await self._ask(requests.classify(source, rate, model, target, score, channel))
 
     async def classify_batch(
         self,
-        sources: Sequence[wire.Clip],
+        sources: Sequence[Clip],
         rate: int | None = None,
         *,
         model: str | None = None,
@@ -88,17 +88,17 @@ class AsyncClient:
         channel: Channel | None = None,
     ) -> list[Prediction | AudioError]:
         """As `Client.classify_batch`."""
-        return (
-            await self._ask(wire.classify_batch(sources, rate, model, target, score, channel)) if len(sources) else []
-        )
+        if not len(sources):
+            return []
+        return await self._ask(requests.classify_batch(sources, rate, model, target, score, channel))
 
     async def models(self) -> list[dict[str, Any]]:
         """As `Client.models`."""
-        return await self._ask(wire.models())
+        return await self._ask(requests.models())
 
     async def model(self, name: str) -> dict[str, Any]:
         """As `Client.model`."""
-        return await self._ask(wire.model(name))
+        return await self._ask(requests.model(name))
 
     async def listen(
         self,
@@ -118,21 +118,22 @@ class AsyncClient:
         """As `Client.listen`. A source that is not for `async for` is read in a thread, a second ahead at most."""
         from websockets.exceptions import ConnectionClosed
 
-        wire.check_source(source, AsyncIterable, Iterable)
+        streaming.check_source(source, AsyncIterable, Iterable)
         if isinstance(source, AsyncIterable):
             blocks, close = source, None
         else:
             blocks, close = _read_in_thread(source), getattr(source, "close", None)
-        parameters = wire.stream_parameters(model, words, hop, score, target, abstentions, posteriors=watch is not None)
-        parameters |= wire.wake_parameters(wake, wake_model, wake_seconds)
+        parameters = streaming.parameters(
+            model, words, hop, score, target, abstentions, wake, wake_model, wake_seconds, posteriors=watch is not None
+        )
         failed: list[Exception] = []
 
         async def send() -> None:
             try:
                 async for block in blocks:
-                    for message in wire.messages(block, hello):
+                    for message in streaming.messages(block, hello):
                         await ws.send(message)
-                await ws.send(wire.FINISH)
+                await ws.send(streaming.FINISH)
             except ConnectionClosed:
                 pass  # the reader sees why
             except Exception as error:
@@ -147,7 +148,7 @@ class AsyncClient:
                 async with closing:
                     if watch:
                         watch(hello)
-                    while (message := wire.read(await ws.recv(), len(hello.labels))) is not wire.END:
+                    while (message := streaming.read(await ws.recv(), len(hello.labels))) is not streaming.END:
                         if isinstance(message, Event):
                             yield message
                         elif watch and isinstance(message, Snapshot):
@@ -162,7 +163,7 @@ class AsyncClient:
             if close:
                 close()
 
-    async def _ask(self, request: wire.Request[T]) -> T:
+    async def _ask(self, request: Request[T]) -> T:
         patience = Patience(self._patience)
         while True:
             try:
@@ -171,9 +172,9 @@ class AsyncClient:
             except ServerError as error:
                 await asyncio.sleep(patience.wait(error))
 
-    async def _answer(self, request: wire.Request[T]) -> T:
+    async def _answer(self, request: Request[T]) -> T:
         async with self._http.stream(**request.options()) as response:
-            body = wire.Body(self._address)
+            body = Body(self._address)
             async for piece in response.aiter_raw():
                 body.add(piece)
         return request.answer(response, bytes(body.data))
@@ -201,7 +202,7 @@ class AsyncClient:
                     async with contextlib.AsyncExitStack() as stack, asyncio.timeout(self._address.timeout):
                         options = self._address.stream_options(parameters)
                         ws = await stack.enter_async_context(connect(**options, create_connection=Staying))
-                        return ws, wire.hello(await ws.recv()), stack.pop_all()
+                        return ws, streaming.hello(await ws.recv()), stack.pop_all()
             except ServerError as error:
                 await asyncio.sleep(patience.wait(error))
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
-from kws_edge.client import wire
+from kws_edge.client import requests, streaming
+from kws_edge.client.address import TIMEOUT, Address
 from kws_edge.client.errors import Patience, ServerError, denied, reaching
-from kws_edge.client.wire import Hello
+from kws_edge.client.requests import Body, Clip, Request
+from kws_edge.client.streaming import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.prediction import Prediction
 from kws_edge.model.score import Score, StreamScore
@@ -38,9 +40,7 @@ class Client:
     yes
     """
 
-    def __init__(
-        self, url: str, *, key: str | None = None, timeout: float = wire.TIMEOUT, patience: float = 0.0
-    ) -> None:
+    def __init__(self, url: str, *, key: str | None = None, timeout: float = TIMEOUT, patience: float = 0.0) -> None:
         """Name a server; nothing is sent yet.
 
         Parameters
@@ -57,7 +57,7 @@ class Client:
         SettingError : the URL is no http or https URL, or the key is none that a header can carry.
         DependencyError : httpx or websockets is not installed.
         """
-        self._address, self._patience = wire.Address.of(url, key, timeout), patience
+        self._address, self._patience = Address.of(url, key, timeout), patience
         import httpx
 
         self._http = httpx.Client(**self._address.http_options())
@@ -76,7 +76,7 @@ class Client:
 
     def classify(
         self,
-        source: wire.Clip,
+        source: Clip,
         rate: int | None = None,
         *,
         model: str | None = None,
@@ -98,11 +98,11 @@ class Client:
         AudioError, SettingError : as `KeywordModel.classify` does.
         ServerError : the server cannot be reached, or did not answer.
         """
-        return self._ask(wire.classify(source, rate, model, target, score, channel))
+        return self._ask(requests.classify(source, rate, model, target, score, channel))
 
     def classify_batch(
         self,
-        sources: Sequence[wire.Clip],
+        sources: Sequence[Clip],
         rate: int | None = None,
         *,
         model: str | None = None,
@@ -114,15 +114,17 @@ class Client:
 
         Parameters, and errors that concern the request as a whole, are those of `classify`.
         """
-        return self._ask(wire.classify_batch(sources, rate, model, target, score, channel)) if len(sources) else []
+        if not len(sources):
+            return []
+        return self._ask(requests.classify_batch(sources, rate, model, target, score, channel))
 
     def models(self) -> list[dict[str, Any]]:
         """The models that are served, the default first; raises ServerError."""
-        return self._ask(wire.models())
+        return self._ask(requests.models())
 
     def model(self, name: str) -> dict[str, Any]:
         """All that a model's file says of itself; raises SettingError where it is not served, or ServerError."""
-        return self._ask(wire.model(name))
+        return self._ask(requests.model(name))
 
     def listen(
         self,
@@ -158,17 +160,18 @@ class Client:
         """
         from websockets.exceptions import ConnectionClosed
 
-        wire.check_source(source, Iterable)
-        parameters = wire.stream_parameters(model, words, hop, score, target, abstentions, posteriors=watch is not None)
-        parameters |= wire.wake_parameters(wake, wake_model, wake_seconds)
+        streaming.check_source(source, Iterable)
+        parameters = streaming.parameters(
+            model, words, hop, score, target, abstentions, wake, wake_model, wake_seconds, posteriors=watch is not None
+        )
         failed: list[Exception] = []
 
         def send() -> None:
             try:
                 for block in source:
-                    for message in wire.messages(block, hello):
+                    for message in streaming.messages(block, hello):
                         ws.send(message)
-                ws.send(wire.FINISH)
+                ws.send(streaming.FINISH)
             except ConnectionClosed:
                 pass  # the reader sees why
             except Exception as error:
@@ -181,7 +184,7 @@ class Client:
                 if watch:
                     watch(hello)
                 threading.Thread(target=send, name="kws-edge-client", daemon=True).start()
-                while (message := wire.read(ws.recv(), len(hello.labels))) is not wire.END:
+                while (message := streaming.read(ws.recv(), len(hello.labels))) is not streaming.END:
                     if isinstance(message, Event):
                         yield message
                     elif watch and isinstance(message, Snapshot):
@@ -195,7 +198,7 @@ class Client:
             if close:
                 close()
 
-    def _ask(self, request: wire.Request[T]) -> T:
+    def _ask(self, request: Request[T]) -> T:
         patience = Patience(self._patience)
         while True:
             try:
@@ -204,9 +207,9 @@ class Client:
             except ServerError as error:
                 time.sleep(patience.wait(error))
 
-    def _answer(self, request: wire.Request[T]) -> T:
+    def _answer(self, request: Request[T]) -> T:
         with self._http.stream(**request.options()) as response:
-            body = wire.Body(self._address)
+            body = Body(self._address)
             for piece in response.iter_raw():
                 body.add(piece)
         return request.answer(response, bytes(body.data))
@@ -233,6 +236,6 @@ class Client:
                 with reaching(self._address.url), contextlib.ExitStack() as stack:
                     options = self._address.stream_options(parameters)
                     ws = stack.enter_context(connect(**options, create_connection=Staying))
-                    return ws, wire.hello(ws.recv(timeout=self._address.timeout)), stack.pop_all()
+                    return ws, streaming.hello(ws.recv(timeout=self._address.timeout)), stack.pop_all()
             except ServerError as error:
                 time.sleep(patience.wait(error))

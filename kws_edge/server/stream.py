@@ -1,40 +1,18 @@
-"""The WebSocket route: PCM in, events out as they happen, one spotter per connection on a shared model.
-
-Messages from the server are JSON texts with a "type": `hello` once, then `hop` (where asked for) and `event`; `slow`
-where live audio waits; `end` after a `finish`, or `error` with a "problem"; then the close. The client sends PCM in
-binary, and the texts `{"type": "finish"}`, `{"type": "reset"}` and `{"type": "gap", "samples": n}`. While the server is
-busy it reads no further, so that a client that is too fast waits instead of filling memory.
-"""
+"""The WebSocket route: the handshake, and how a stream ends. What is said on it is in `stream_session`."""
 
 import asyncio
 import json
 import logging
-import math
-import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
-import numpy as np
 from fastapi import APIRouter, WebSocket
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from kws_edge.arrays import F32
-from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.resample import MAX_RATE, MIN_RATE
-from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.model.score import StreamScore
 from kws_edge.server.http.guard import refuse
-from kws_edge.server.http.problems import ProblemError, refuse_repeated
-from kws_edge.server.http.websocket import WAITING
-from kws_edge.server.http.wording import TARGET
-from kws_edge.server.messages import Pcm
-from kws_edge.server.service import Service, installed_version
-from kws_edge.stream.events import Abstentions, local_time
-from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
-from kws_edge.stream.spotter import Snapshot, Spotter
-from kws_edge.stream.wake import LONGEST, SHORTEST, WAKE_SECONDS, Wake
-from kws_edge.text import shortened
+from kws_edge.server.http.problems import ProblemError
+from kws_edge.server.service import Service
+from kws_edge.server.stream_session import StreamParameters, StreamSession
 
 SUBPROTOCOL: Final = "kws-edge"
 CLOSE_CODES: Final[Mapping[str, int]] = {
@@ -51,49 +29,8 @@ CLOSE_CODES: Final[Mapping[str, int]] = {
 }
 """Problem → close code. Besides these: 1000 after `end`. What is refused before the handshake gets an HTTP answer."""
 
-_MAX_GAP: Final = 3600  # s; after a longer one a new stream is as good
-_MAX_COMMAND: Final = 1_024  # characters of a text message
-_MOST_RUNS: Final = 16  # of the network in one step, after which others have their turn
-_SLOW: Final = 1.0  # s of live audio that waits, from which on its client is told
-_SLOW_AGAIN: Final = 2.0  # s between two messages of that
-_LOOK_AGAIN: Final = 0.5  # s between two looks how much waits
-
 router = APIRouter()
 _log = logging.getLogger("kws_edge.server")
-
-
-class StreamParameters(BaseModel):
-    """The query of `/v1/stream`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    model: str | None = None
-    rate: int = Field(SAMPLE_RATE, ge=MIN_RATE, le=MAX_RATE)
-    encoding: Literal["int16", "float32"] = "int16"
-    words: Annotated[str | None, Field(max_length=10_000)] = None
-    hop: float = Field(DEFAULT_HOP, ge=MIN_HOP, le=MAX_HOP, allow_inf_nan=False)
-    score: StreamScore | None = None
-    target: Annotated[float, *TARGET] | None = None
-    abstentions: Abstentions = "words"
-    wake: Annotated[str | None, Field(max_length=10_000)] = None
-    wake_model: str | None = None
-    wake_seconds: float = Field(WAKE_SECONDS, ge=SHORTEST, le=LONGEST, allow_inf_nan=False)
-    posteriors: bool = False
-
-    @classmethod
-    def of(cls, websocket: WebSocket) -> "StreamParameters":
-        """Read the query.
-
-        Raises
-        ------
-        ProblemError : invalid-parameter: one is wrong, unknown or given twice.
-        """
-        query = websocket.query_params.multi_items()
-        refuse_repeated(query)
-        try:
-            return cls.model_validate(dict(query))
-        except ValidationError as error:
-            raise ProblemError.of_query(error.errors(), cls.model_fields) from None
 
 
 @router.websocket("/v1/stream")
@@ -101,7 +38,7 @@ async def stream(websocket: WebSocket) -> None:
     """Serve one stream, from the handshake to the close."""
     service = Service.of(websocket)
     offered = websocket.scope["subprotocols"]
-    session: _Session | None = None
+    session: StreamSession | None = None
     code = 1000
     task = asyncio.current_task()
     assert task is not None
@@ -111,7 +48,7 @@ async def stream(websocket: WebSocket) -> None:
         client = service.admit(websocket)
         with service.streams.take(client), service.metrics.streams.track_inprogress():
             parameters = StreamParameters.of(websocket)
-            session = _Session(websocket, service, parameters, client)
+            session = StreamSession(websocket, service, parameters, client)
             await _until(service.stopping, session.run())
         await websocket.close(1000)
     except WebSocketDisconnect as gone:
@@ -145,189 +82,6 @@ async def nothing(websocket: WebSocket) -> None:
     await refuse(problem, websocket.scope, websocket.receive, websocket.send)
 
 
-class _Session:
-    """One stream that is open."""
-
-    def __init__(self, websocket: WebSocket, service: Service, parameters: StreamParameters, client: str) -> None:
-        """Raises SettingError for a model, word, score, target or hop that there is not."""
-        self._websocket, self._service, self._parameters = websocket, service, parameters
-        self._client = client
-        p = parameters
-        model = _default(service) if p.model is None else service.model(p.model)
-        wake = None
-        if p.wake is not None or p.wake_model is not None:
-            other = None if p.wake_model is None else service.model(p.wake_model)
-            wake = Wake(_listed(p.wake), p.wake_seconds, other)
-        self.spotter = Spotter(
-            model,
-            words=_listed(p.words),
-            hop=p.hop,
-            score=p.score,
-            target=p.target,
-            abstentions=p.abstentions,
-            wake=wake,
-            clock=local_time,
-        )
-        self._pcm = Pcm(p.rate, p.encoding)
-        self._pending: F32 = np.empty(0, np.float32)  # samples at 16 kHz that are still to be looked at
-        self._pace = service.pace(client)
-        self._lag = _Lag(p.rate * self._pcm.width, websocket.scope.get("extensions", {}).get(WAITING))
-        self._hello = {
-            "type": "hello",
-            "instance": service.instance,
-            "version": installed_version(),
-            "model": model.name,
-            "labels": list(model.labels),
-            "words": list(self.spotter.words),
-            "rate": p.rate,
-            "encoding": p.encoding,
-            "hop": p.hop,
-            "window": window_seconds(model.metadata),
-            "thresholds": dict(self.spotter.settings.thresholds),
-            "posteriors": p.posteriors,
-            "idle_timeout": service.settings.idle_timeout,
-            "max_message": service.settings.max_message,
-        }
-
-    async def run(self) -> None:
-        """Talk until the client is done.
-
-        Raises
-        ------
-        WebSocketDisconnect : the client went away.
-        ProblemError, KwsEdgeError : what it sent cannot be used, or nothing came for too long.
-        """
-        self._heard = asyncio.get_running_loop().time()
-        await self._send([self._hello])
-        while not (await self._step(await self._receive())):
-            await self._pace.wait()
-            await self._tell_lag()
-
-    async def _step(self, message: bytes | str) -> bool:
-        """Handle one message; whether it was the last."""
-        if isinstance(message, bytes):
-            if message:
-                self._lag.begin()
-                await self._push(lambda: self._pcm.decode(message))
-                self._heard = asyncio.get_running_loop().time()
-            return False
-        match _command(message):
-            case {"type": "finish", **rest} if not rest:
-                await self._push(self._pcm.flush)
-                await self._push(lambda: self.spotter.closing_silence)
-                await self._send([{"type": "end", "time": self.spotter.time}])
-                return True
-            case {"type": "reset", **rest} if not rest:
-                self.spotter.reset()
-                self._pcm.reset()
-                self._lag.reset()
-            case {"type": "gap", "samples": int(samples), **rest} if not rest and not isinstance(samples, bool):
-                rate = self._parameters.rate
-                if not 0 <= samples <= _MAX_GAP * rate:
-                    said = f"a gap of {shortened(str(samples))}; expected 0 to {_MAX_GAP * rate} samples"
-                    raise ProblemError("invalid-parameter", said)
-                self.spotter.gap(round(samples * SAMPLE_RATE / rate))
-                self._pcm.reset()
-            case _:
-                raise ProblemError("malformed", "unknown text message; expected a finish, reset or gap")
-        return False
-
-    async def _push(self, samples: Callable[[], F32]) -> None:
-        """Decode and spot in a thread, some runs of the network at a time, and tell what comes of each."""
-        size = max(1, round(_MOST_RUNS * self.spotter.hop * SAMPLE_RATE))
-
-        def first() -> list[dict[str, Any]]:
-            self._pending = samples()
-            return step()
-
-        def step() -> list[dict[str, Any]]:
-            part, self._pending = self._pending[:size], self._pending[size:]
-            return list(self._spot(part))
-
-        before = self.spotter.time
-        await self._send(await self._service.pool.run(first, self._client))
-        while len(self._pending):
-            await self._send(await self._service.pool.run(step, self._client))
-        self._service.metrics.stream_audio.inc(max(0.0, self.spotter.time - before))
-
-    async def _tell_lag(self) -> None:
-        lag = self._lag.of(self.spotter.time)
-        if lag is not None:
-            self._service.metrics.slow.inc()
-            await self._send([{"type": "slow", "lag": round(lag, 2)}])
-
-    def _spot(self, samples: F32) -> Iterator[dict[str, Any]]:
-        # No more than a hop at a time where each hop is told: the spotter keeps the last one only.
-        size = round(self.spotter.hop * SAMPLE_RATE) if self._parameters.posteriors else max(1, len(samples))
-        for i in range(0, len(samples), size):
-            last = self.spotter.last
-            events = self.spotter.push(samples[i : i + size])
-            if self._parameters.posteriors and self.spotter.last is not None and self.spotter.last is not last:
-                yield _hop(self.spotter.last)
-            for event in events:
-                outcome = event.reason or "accepted"
-                self._service.metrics.events.labels(event.model, outcome).inc()
-                yield {"type": "event", **event.to_dict()}
-
-    async def _receive(self) -> bytes | str:
-        timeout = self._service.settings.idle_timeout
-        try:
-            async with asyncio.timeout_at(self._heard + timeout):
-                message = await self._websocket.receive()
-        except TimeoutError:
-            raise ProblemError("idle", f"no audio came for {timeout:g} s") from None
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1005))
-        data = message.get("bytes")
-        given: bytes | str = message["text"] if data is None else data
-        if len(given) > (most := self._service.settings.max_message):
-            raise ProblemError("too-large", f"a message {len(given)} long; expected at most {most}")
-        if isinstance(given, str) and len(given) > _MAX_COMMAND:
-            raise ProblemError("malformed", f"a text message {len(given)} long; expected a finish, reset or gap")
-        return given
-
-    async def _send(self, messages: list[dict[str, Any]]) -> None:
-        timeout = self._service.settings.idle_timeout
-        try:
-            async with asyncio.timeout(timeout):
-                for message in messages:
-                    await self._websocket.send_text(json.dumps(message, allow_nan=False))
-        except TimeoutError:
-            raise ProblemError("idle", f"nothing was read for {timeout:g} s") from None
-
-
-class _Lag:
-    """How much live audio waits. A client that sends a recording as fast as it can is ahead, and does not wait."""
-
-    def __init__(self, bytes_per_second: int, waiting: Callable[[], int] | None) -> None:
-        """Begin; `waiting` tells the bytes that have come and were not read, None where that is not known."""
-        self._bytes_per_second, self._waiting = bytes_per_second, waiting
-        self._began: float | None = None
-        self._told = self._looked = -math.inf
-
-    def begin(self) -> None:
-        """Audio is there; the first time, the stream's clock starts."""
-        self._began = time.monotonic() if self._began is None else self._began
-
-    def reset(self) -> None:
-        """The stream's clock is at 0 again."""
-        self._began = None
-
-    def of(self, stream_time: float) -> float | None:
-        """Seconds of audio that wait, where the client is to be told of it: it is live, and was not told just now."""
-        now = time.monotonic()
-        if self._waiting is None or self._began is None or now - self._told < _SLOW_AGAIN:
-            return None
-        if now - self._looked < _LOOK_AGAIN:  # which takes a while where very many messages wait
-            return None
-        self._looked = now
-        lag = self._waiting() / self._bytes_per_second
-        if lag < _SLOW or stream_time + lag > now - self._began + _SLOW:
-            return None
-        self._told = now
-        return lag
-
-
 async def _until(stopping: asyncio.Event, talk: Coroutine[Any, Any, None]) -> None:
     """Talk, and raise its errors; a ProblemError, not-ready, where the server stops before it is over."""
     talking, stopped = asyncio.create_task(talk), asyncio.create_task(stopping.wait())
@@ -339,35 +93,6 @@ async def _until(stopping: asyncio.Event, talk: Coroutine[Any, Any, None]) -> No
     finally:
         talking.cancel()
         stopped.cancel()
-
-
-def _command(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _listed(words: str | None) -> list[str] | None:
-    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
-
-
-def _hop(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "type": "hop",
-        "time": snapshot.time,
-        "state": snapshot.state.value,
-        "level": snapshot.level,
-        "noise": snapshot.noise,
-        "probability": [round(p, 6) for p in snapshot.probability.tolist()],
-        "vacuity": snapshot.vacuity,
-        "entropy": snapshot.entropy,
-    }
-
-
-def _default(service: Service) -> KeywordModel:
-    """The first model that was calibrated on streams, or else the default of clips."""
-    return next((m for m in service.models.values() if m.metadata.stream), service.default_model)
 
 
 async def _refuse(websocket: WebSocket, problem: ProblemError, code: int) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import itertools
 import logging
 import socket
@@ -297,6 +298,16 @@ async def later(blocks: list[Block]) -> AsyncIterator[Block]:
     for block in blocks:
         await asyncio.sleep(0)
         yield block
+
+
+def parameters_of(client: type, method: str) -> list[tuple[str, Any, Any]]:
+    parameters = inspect.signature(getattr(client, method)).parameters.values()
+    return [(p.name, p.kind, p.default) for p in parameters]
+
+
+@pytest.mark.parametrize("method", ["__init__", "classify", "classify_batch", "models", "model", "listen", "close"])
+def test_methods_of_both_clients_take_the_same_parameters(method: str) -> None:
+    assert parameters_of(Client, method) == parameters_of(AsyncClient, method)
 
 
 def test_errors_of_the_async_client_are_the_same(server: httpx.Client) -> None:

@@ -1,0 +1,183 @@
+"""Requests over HTTP, and how their answers are read; nothing here waits for them."""
+
+import io
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from kws_edge.audio.channels import Channel
+from kws_edge.client.address import Address
+from kws_edge.client.checked import made, plain, text, texts
+from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after, told
+from kws_edge.errors import AudioError, SettingError
+from kws_edge.model.prediction import Prediction
+from kws_edge.model.target import Target
+
+if TYPE_CHECKING:
+    import httpx
+
+Clip: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO | npt.NDArray[Any]
+T = TypeVar("T")
+
+MOST_ANSWER: Final = 2**24  # bytes of an answer
+_MOST_WARNINGS: Final = 10  # about one clip; nobody reads more
+
+_log = logging.getLogger("kws_edge.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T]):
+    """A request, and how its answer is read.
+
+    Attributes
+    ----------
+    read : from the JSON of a success to what the caller gets.
+    params : of the query; those that are None are left to the server.
+    name : of what is sent, by which an AudioError names it.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[tuple[str, tuple[str, bytes]]] = ()
+    name: str = ""
+
+    def options(self) -> dict[str, Any]:
+        """For `request` of either client of httpx."""
+        given = {name: value for name, value in self.params.items() if value is not None}
+        options: dict[str, Any] = {"method": self.method, "url": f"/v1/{self.path}", "params": given}
+        return options | ({"files": self.files} if self.files else {})
+
+    def answer(self, response: "httpx.Response", raw: bytes) -> T:
+        """What the response and its bytes say, or the error that they tell of."""
+        url = str(response.url.copy_with(query=None))
+        try:
+            body = None if "Content-Encoding" in response.headers else plain(json.loads(raw))
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict) or not (response.is_success or "type" in body):
+            raise foreign_error(url, response.status_code, response.headers, self.name)
+        try:
+            if response.is_success:
+                return self.read(body)
+            error = error_of(body, retry_after(response.headers), self.name, url)
+        except (KeyError, TypeError, ValueError) as e:
+            raise another_version(e) from None
+        raise error
+
+
+class Body:
+    """An answer as it arrives, up to `MOST_ANSWER`, and for so long as an answer may take."""
+
+    def __init__(self, address: Address) -> None:
+        """Begin, with the address for messages and the time that there is."""
+        self._url, self._timeout = address.url, address.timeout
+        self._end = time.monotonic() + address.timeout
+        self.data = bytearray()
+
+    def add(self, piece: bytes) -> None:
+        """Take a piece; raises ServerError where it becomes more than any answer has, or comes too late."""
+        self.data += piece
+        if time.monotonic() > self._end:
+            raise ServerError(f"{self._url}: no whole answer within {self._timeout:g} s; expected a quicker server")
+        if len(self.data) > MOST_ANSWER:
+            raise ServerError(
+                f"{self._url}: an answer of over {MOST_ANSWER >> 20} MiB; expected a kws-edge server there"
+            )
+
+
+def classify(
+    source: Clip,
+    rate: int | None,
+    model: str | None,
+    target: Target | None,
+    score: str | None,
+    channel: Channel | None,
+) -> Request[Prediction]:
+    """Ask about a clip. Raises AudioError and SettingError for a source that cannot be sent."""
+    name, body = _body(source, rate)
+    params = {"model": model, "target": target, "score": score, "channel": channel}
+    return Request("POST", "classify", lambda a: _prediction(a, name), params, [("file", ("audio", body))], name)
+
+
+def classify_batch(
+    sources: Sequence[Clip],
+    rate: int | None,
+    model: str | None,
+    target: Target | None,
+    score: str | None,
+    channel: Channel | None,
+) -> Request[list[Prediction | AudioError]]:
+    """Ask about several at once; errors are those of `classify`."""
+    bodies = [_body(source, rate) for source in sources]
+    names = [name for name, _ in bodies]
+
+    def read(answer: Any) -> list[Prediction | AudioError]:
+        return [
+            AudioError(named(told(item["problem"]["detail"]), name))
+            if item["problem"]
+            else _prediction(item["prediction"], name)
+            for item, name in zip(answer["results"], names, strict=True)
+        ]
+
+    files = [("files", ("audio", body)) for _, body in bodies]
+    params = {"model": model, "target": target, "score": score, "channel": channel}
+    return Request("POST", "classify/batch", read, params, files)
+
+
+def models() -> Request[list[dict[str, Any]]]:
+    """Ask which there are."""
+
+    def read(answer: Any) -> list[dict[str, Any]]:
+        checked: dict[str, Callable[[Any], Any]] = {"name": text, "default": bool, "score": text}
+        return [{**m, **{name: check(m[name]) for name, check in checked.items()}} for m in answer["models"]]
+
+    return Request("GET", "models", read)
+
+
+def model(name: str) -> Request[dict[str, Any]]:
+    """Ask about one."""
+    return Request("GET", f"models/{quote(name, safe='')}", lambda answer: answer)
+
+
+def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
+    """A clip's name here, which stays here, and the bytes of a file."""
+    if isinstance(source, np.ndarray):
+        if rate is None:
+            raise SettingError("an array of samples without its rate; expected rate= in Hz")
+        import soundfile
+
+        file = io.BytesIO()
+        try:
+            soundfile.write(file, source, rate, format="WAV", subtype="FLOAT" if source.dtype.kind == "f" else None)
+        except (TypeError, ValueError, soundfile.LibsndfileError) as error:
+            raise AudioError(f"array {source.dtype} {list(source.shape)} at {rate} Hz: {error}") from None
+        return f"array {source.dtype} {list(source.shape)}", file.getvalue()
+    if rate is not None:
+        raise SettingError(f"rate={rate} for a file, which says its own; expected a rate with an array only")
+    if isinstance(source, bytes):
+        return f"{len(source)} bytes", source
+    if not isinstance(source, str | os.PathLike):
+        source.seek(0)  # as `audio.load` does
+        return "file object", source.read()
+    path = Path(source)
+    try:
+        return str(path), path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise AudioError(f"{path}: {getattr(error, 'strerror', None) or error}; expected a readable file") from None
+
+
+def _prediction(answer: dict[str, Any], name: str) -> Prediction:
+    for warning in texts(answer["warnings"])[:_MOST_WARNINGS]:
+        _log.warning("%s: %s", name, told(warning))
+    return made(Prediction, answer)

@@ -1,0 +1,151 @@
+"""The messages of a stream, both ways: what is sent, and how what comes is read; nothing here waits for them."""
+
+import json
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.sources import Block
+from kws_edge.client.checked import made, number, plain
+from kws_edge.client.errors import another_version, error_of
+from kws_edge.errors import SettingError
+from kws_edge.model.target import Target
+from kws_edge.stream.events import Event
+from kws_edge.stream.spotter import Snapshot
+
+FINISH: Final = json.dumps({"type": "finish"})
+END: Final = object()
+_SOURCE: Final = "one that gives Block, as WavFile(path) or Microphone()"
+
+_log = logging.getLogger("kws_edge.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a server says of a stream before it begins.
+
+    Attributes
+    ----------
+    version : of kws-edge there.
+    model, labels, words : its name, all that it knows, and those that give events.
+    hop : seconds from one to the next.
+    thresholds : score → the highest uncertainty that is accepted.
+    max_message : bytes that one message to the server may have.
+
+    Examples
+    --------
+    >>> from kws_edge import WavFile
+    >>> from kws_edge.client import Client
+    >>> seen = []
+    >>> with Client("http://127.0.0.1:8765") as client:
+    ...     events = list(client.listen(WavFile("kws_edge/samples/yes.flac"), watch=seen.append))
+    >>> seen[0].model, seen[0].hop
+    ('stream', 0.1)
+    """
+
+    version: str
+    model: str
+    labels: tuple[str, ...]
+    words: tuple[str, ...]
+    hop: float
+    thresholds: Mapping[str, float]
+    max_message: int
+
+
+def parameters(
+    model: str | None,
+    words: Collection[str] | None,
+    hop: float | None,
+    score: str | None,
+    target: Target | None,
+    abstentions: str | None,
+    wake: Collection[str] | None,
+    wake_model: str | None,
+    wake_seconds: float | None,
+    *,
+    posteriors: bool,
+) -> dict[str, Any]:
+    """The query of a stream; what is None is left to the server."""
+    return {
+        "model": model,
+        "words": _listed(words),
+        "hop": hop,
+        "score": score,
+        "target": target,
+        "abstentions": abstentions,
+        "wake": _listed(wake),
+        "wake_model": wake_model,
+        "wake_seconds": wake_seconds,
+        "posteriors": "true" if posteriors else None,
+        "rate": SAMPLE_RATE,
+    }
+
+
+def check_source(source: object, *kinds: type) -> None:
+    """Raise a SettingError where a source is of no kind that can be iterated."""
+    if not isinstance(source, kinds):
+        raise SettingError(f"a source of type {type(source).__name__}; expected {_SOURCE}")
+
+
+def messages(block: Block, hello: Hello) -> Iterator[bytes | str]:
+    """What a block is on the wire, in messages of up to a second that the server takes.
+
+    Raises SettingError where a source gave something else.
+    """
+    if not isinstance(block, Block):
+        raise SettingError(f"a source that gives {type(block).__name__}; expected {_SOURCE}")
+    if block.dropped:
+        yield json.dumps({"type": "gap", "samples": block.dropped})
+    size = min(SAMPLE_RATE, hello.max_message // 4)
+    for i in range(0, len(block.samples), size):
+        yield block.samples[i : i + size].astype("<f4").tobytes()
+
+
+def read(sent: str | bytes, labels: int | None = None) -> Any:
+    """A message of a stream: a Hello, a Snapshot, an Event or `END`; None for what a later version may send.
+
+    Its model has so many labels, where that is known.
+
+    Raises
+    ------
+    AudioError, SettingError, ServerError : it is an error, or cannot be understood.
+    """
+    try:
+        message = plain(json.loads(sent))
+        match message["type"]:
+            case "hello":
+                return made(Hello, message)
+            case "hop":
+                snapshot = made(Snapshot, message)
+                if labels is not None and len(snapshot.probability) != labels:
+                    raise ValueError(f"{len(snapshot.probability)} probabilities of {labels} labels")
+                return snapshot
+            case "event":
+                return made(Event, message)
+            case "end":
+                return END
+            case "slow":
+                _log.warning("the server is %.1f s behind", number(message["lag"]))
+                return None
+            case "error":
+                after = message.get("retry_after")
+                error = error_of(message["problem"], None if after is None else number(after))
+            case _:
+                return None
+    except (KeyError, TypeError, ValueError, RecursionError) as e:
+        raise another_version(e) from None
+    raise error
+
+
+def hello(sent: str | bytes) -> Hello:
+    """The first message of a stream; errors are those of `read`."""
+    message = read(sent)
+    if not isinstance(message, Hello):
+        raise another_version(ValueError("no hello"))
+    return message
+
+
+def _listed(words: Collection[str] | None) -> str | None:
+    return None if words is None else ",".join(words)
