@@ -5,7 +5,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.model.score import SCORES
 from kws_export.evaluation.score_runs import KeptAnswers, RunScores, shortened
+from kws_export.evaluation.scoring import TARGETS
+from kws_export.evaluation.studies import Difference
+from kws_export.report.comparison import Comparison, Key, PairGain
+from kws_export.report.published import ACCURACY, paper_key
 
 LABELS = ("yes", "no", "up")
 INSIDE = ("validation", "test", "test_20dB", "test_10dB", "test_5dB", "test_0dB")
@@ -62,3 +67,22 @@ def run(
         "sets": scored,
     }
     return RunScores(**{**values, **changes})
+
+
+def known(accuracy: dict[str, list[float]]) -> Comparison:
+    """A comparison whose accuracies are given, one a seed, and whose other figures are all alike."""
+    rules = ("validation", "conservative")
+    keys = {
+        **{paper_key(s, t): 0.9 for s in SCORES for t in TARGETS},
+        **{Key("auroc_errors", "test", s): 0.95 for s in SCORES},
+        Key("rank_correlation", "test"): 0.8,
+        **{Key(q, "test", s, t, r): 0.5 for q in ("coverage", "accepted_accuracy", "total_accuracy", "halves_kept",
+           "halves_promised", "halves_coverage") for s in (*SCORES, "both") for t in TARGETS
+           for r in rules},
+        **{Key("accepted", "test", s, t, r): 300 for s in SCORES for t in TARGETS for r in rules},
+    }  # fmt: skip
+    runs = {v: [run(v, i + 1, sets=False) for i in range(len(a))] for v, a in accuracy.items()}
+    keys[Key("accuracy", "validation")] = 0.95
+    computed = {f"{v}-{i + 1}": {**keys, ACCURACY: x} for v, a in accuracy.items() for i, x in enumerate(a)}
+    none = PairGain(Difference(0, 0, 0), None)
+    return Comparison(runs, computed, {(v, t, s): none for v in accuracy for t in TARGETS for s in SCORES})

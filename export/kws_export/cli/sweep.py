@@ -27,12 +27,20 @@ def _seeds(context: click.Context, parameter: click.Parameter, value: str) -> li
         raise click.BadParameter(f"{value!r}; expected whole numbers with commas between, such as 1,2,3") from None
 
 
+def _ends(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float]:
+    try:
+        return [float(end) for end in value.split(",")] if value else []
+    except ValueError:
+        raise click.BadParameter(f"{value!r}; expected numbers with commas between, such as 0,0.1,1") from None
+
+
 @click.command()
 @click.option("--recipe", "recipe_file", type=existing_file, required=True, help="TOML file; see export/recipes.")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of Speech Commands, in its public layout.")
 @click.option("--negatives", multiple=True, help="Folder, file or glob without words, for a recipe with [negatives].")
 @click.option("--variants", callback=_names, default=",".join(COMPARED), help="With commas  [default: all]")
 @click.option("--seeds", callback=_seeds, default="1,2,3", show_default=True, help="With commas.")
+@click.option("--kl-ends", callback=_ends, help="Weights that the KL term climbs to, with commas; a run for each.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run folders  [default: runs/RECIPE]")
 @click.option("--workers", type=click.IntRange(1), help="Runs at once on this machine  [default: cores / threads]")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="CPU threads of each run.")
@@ -47,6 +55,7 @@ def sweep(
     negatives: tuple[str, ...],
     variants: list[str],
     seeds: list[int],
+    kl_ends: list[float],
     out: Path | None,
     workers: int | None,
     threads: int,
@@ -69,6 +78,9 @@ def sweep(
     Two variants, one seed, two runs at once:
       kws-export sweep --recipe export/recipes/nine.toml --data speech_commands \\
         --variants softmax,plugin_ce --seeds 1 --workers 2
+    What the KL term's weight does, beside the runs of the recipe's own; into runs/nine/edl_ce-kl0.1-1 and so on:
+      kws-export sweep --recipe export/recipes/nine.toml --data speech_commands \\
+        --variants edl_ce,plugin_ce_kl --seeds 1 --kl-ends 0,0.1,1
     On the machines of a Ray cluster, from one of them or from outside:
       kws-export sweep --recipe export/recipes/nine.toml --data /data/speech_commands --ray auto
       kws-export sweep --recipe export/recipes/nine.toml --data /data/speech_commands --ray ray://head:10001
@@ -85,7 +97,7 @@ def sweep(
     from kws_export.training.recipe import Recipe
     from kws_export.training.sweep import SweepSettings, plan, run_state, train_in_processes
 
-    runs = plan(Recipe.load(recipe_file), variants, seeds, out or Path("runs") / recipe_file.stem)
+    runs = plan(Recipe.load(recipe_file), variants, seeds, out or Path("runs") / recipe_file.stem, kl_ends)
     if status:
         _print_table(runs, {}, as_json)
         return

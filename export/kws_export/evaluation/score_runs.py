@@ -18,21 +18,23 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
+import onnx
 
 from kws_edge.arrays import F32, I16
-from kws_edge.errors import SettingError
+from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import Metadata
 from kws_export.evaluation.answers import ClipAnswers
+from kws_export.evaluation.logits import logits_of
 from kws_export.evaluation.score_sets import ClipSet
 from kws_export.evaluation.scoring import Scored, score_clips
-from kws_export.graph.build import build_model, run_model
+from kws_export.graph.build import build_model, load_model, run_model
 from kws_export.training.about import About
 from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
-from kws_export.training.trainer import predict
+from kws_export.training.recipe import Recipe
 
 FORMAT = 2
 WITH_LOGITS = ("validation", "test")
@@ -94,11 +96,11 @@ class RunScores:
 
     Attributes
     ----------
-    run : the name of the run's folder.
+    run : the name of the run's folder, or that of its exported file, without .onnx.
     variant, seed, epochs, best_epoch : of the run; the answers are of the weights of `best_epoch`.
     recipe : all its settings, plain JSON types.
     labels : the words.
-    checkpoint : SHA-256 of the weights' file.
+    checkpoint : SHA-256 of the weights' file, best.pt or the exported one.
     keys : set → `ClipSet.key` of what was scored.
     patterns : option of `kws-export score` → the patterns of recordings that it was given.
     sets : set → answers.
@@ -153,67 +155,93 @@ class RunScores:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRun:
-    """A run's folder, opened for scoring."""
+    """A run's folder, or the file that was exported from it, opened for scoring.
 
-    folder: Path
-    checkpoint: Checkpoint
+    Attributes
+    ----------
+    path : the folder or file.
+    graph : what the device runs.
+    metadata : what it says of itself.
+    recipe, best_epoch : by which it was trained, and the epoch that the weights are of.
+    digest : SHA-256 of the weights' file.
+    history : of the training, an entry an epoch; empty for an exported file.
+    """
+
+    path: Path
+    graph: onnx.ModelProto
+    metadata: Metadata
+    recipe: Recipe
+    best_epoch: int
     digest: str
+    history: list[dict[str, float]]
+
+    @classmethod
+    def open(cls, path: Path) -> "ScoredRun":
+        """Read a folder's best weights, or an exported file.
+
+        Raises
+        ------
+        SettingError : a folder without weights, or a file that does not say by which recipe it was trained.
+        ModelError : no file of `kws-export export`, or one of the forms that are for other runtimes.
+        """
+        weights = path / "best.pt" if path.is_dir() else path
+        if path.is_dir():
+            checkpoint = Checkpoint.load(weights)
+            recipe, best_epoch, history = checkpoint.recipe, checkpoint.epoch, _history(path)
+            metadata = uncalibrated_metadata(checkpoint, "entropy", {}, About())
+            graph = build_model(checkpoint.network, metadata)
+        else:
+            graph, metadata = load_model(path)
+            if found := [i.name for i in graph.graph.input if i.name != "mfcc"]:
+                raise ModelError(f"{path} takes {', '.join(found)}; expected the file that takes windows, mfcc alone")
+            if not {"recipe", "best_epoch"} <= metadata.training.keys():
+                raise SettingError(f"{path} does not say how it was trained; expected a file of kws-export export")
+            recipe, history = Recipe.from_dict(metadata.training["recipe"]), []
+            best_epoch = metadata.training["best_epoch"]
+        digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+        return cls(path, graph, metadata, recipe, best_epoch, digest, history)
 
     @property
     def name(self) -> str:
         """What its score file is called."""
-        return self.folder.resolve().name
-
-    @classmethod
-    def open(cls, folder: Path) -> "ScoredRun":
-        """Read its best weights. Raises SettingError where there are none."""
-        path = folder / "best.pt"
-        checkpoint = Checkpoint.load(path)
-        return cls(folder, checkpoint, hashlib.sha256(path.read_bytes()).hexdigest())
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """An entry an epoch."""
-        history = self.folder / "history.jsonl"
-        lines = history.read_text(encoding="utf-8").splitlines() if history.is_file() else []
-        return [json.loads(line) for line in lines]
-
-    @property
-    def epochs_done(self) -> int:
-        """Epochs that its history tells of."""
-        return len(self.history)
+        return self.path.resolve().name if self.path.is_dir() else self.path.stem
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has all the epochs of its recipe."""
-        return self.epochs_done >= self.checkpoint.recipe.epochs
+        """Whether it has all the epochs of its recipe; what was exported counts as finished."""
+        return self.path.is_file() or len(self.history) >= self.recipe.epochs
 
     def scores(self, out: Path) -> RunScores:
-        """What `out` holds of this very checkpoint; a file of another one, or of another format, counts for nothing."""
+        """What `out` holds of these very weights; a file of others, or of another format, counts for nothing."""
         with suppress(SettingError):
             saved = RunScores.load(out / f"{self.name}.npz")
             if saved.checkpoint == self.digest:
                 return saved
-        c = self.checkpoint
-        recipe = json.loads(json.dumps(c.recipe.to_dict()))
+        recipe = json.loads(json.dumps(self.recipe.to_dict()))
         return RunScores(
-            self.name, c.recipe.variant, c.recipe.seed, c.recipe.epochs, c.epoch, recipe, c.labels, self.digest,
-            keys={}, patterns={}, sets={}, history=self.history,
+            self.name, self.recipe.variant, self.recipe.seed, self.recipe.epochs, self.best_epoch, recipe,
+            self.metadata.labels, self.digest, keys={}, patterns={}, sets={}, history=self.history,
         )  # fmt: skip
+
+
+def _history(folder: Path) -> list[dict[str, float]]:
+    path = folder / "history.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [json.loads(line) for line in lines]
 
 
 def common_front_end(runs: Sequence[ScoredRun]) -> tuple[tuple[str, ...], FrontEnd]:
     """The labels and front end that all the runs share. Raises SettingError where they do not, or two share a name."""
     first = runs[0]
     for run in runs[1:]:
-        if (run.checkpoint.labels, run.checkpoint.front_end) != (first.checkpoint.labels, first.checkpoint.front_end):
+        if (run.metadata.labels, run.metadata.front_end) != (first.metadata.labels, first.metadata.front_end):
             raise SettingError(
-                f"{run.folder} and {first.folder} have other words or another front end; score them in two commands"
+                f"{run.path} and {first.path} have other words or another front end; score them in two commands"
             )
     names = [run.name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SettingError(f"two runs are called {', '.join(twice)}; expected folders of different names")
-    return first.checkpoint.labels, first.checkpoint.front_end
+    return first.metadata.labels, first.metadata.front_end
 
 
 def missing(runs: Sequence[ScoredRun], sets: Sequence[ClipSet], out: Path) -> list[tuple[ClipSet, list[ScoredRun]]]:
@@ -242,8 +270,9 @@ def score(
         features, truth = clips.load()
         for run in runs:
             if run.name not in models:
-                models[run.name] = _model(run)
+                models[run.name] = run_model(run.graph)
             scored = score_clips(models[run.name], features, truth)
+            logits = logits_of(run.graph, features) if clips.name in WITH_LOGITS else None
             before = run.scores(out)
             replace(
                 before,
@@ -251,21 +280,7 @@ def score(
                 patterns={**before.patterns, **patterns},
                 sets={
                     **before.sets,
-                    clips.name: KeptAnswers.of(
-                        scored, _logits(run, clips, features), with_probabilities=clips.name == "test"
-                    ),
+                    clips.name: KeptAnswers.of(scored, logits, with_probabilities=clips.name == "test"),
                 },
             ).save(out / f"{run.name}.npz")
             yield run, clips
-
-
-def _logits(run: ScoredRun, clips: ClipSet, features: F32) -> F32 | None:
-    """The network's logits on the sets for which they are kept."""
-    if clips.name not in WITH_LOGITS:
-        return None
-    return predict(run.checkpoint.network, torch.from_numpy(features)).numpy()
-
-
-def _model(run: ScoredRun) -> KeywordModel:
-    """The run as the file that would ship, without thresholds."""
-    return run_model(build_model(run.checkpoint.network, uncalibrated_metadata(run.checkpoint, "entropy", {}, About())))

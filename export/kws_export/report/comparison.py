@@ -15,11 +15,12 @@ conservative : on the validation split, with `metrics.conservative_operating_poi
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from kws_edge.errors import SettingError
 from kws_edge.model.score import SCORES, Score
@@ -41,6 +42,9 @@ from kws_export.evaluation.studies import (
     two_thresholds,
 )
 from kws_export.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from kws_export.report.loss_times import LossTimes
 
 OUTSIDE = ("other_words", "unknown", "silence", "background", "sounds", "speech")
 NOISY = tuple(noisy_name(snr) for snr in SNRS)
@@ -88,6 +92,9 @@ def figures(run: RunScores) -> Figures:
 
 def _ranking(test: KeptAnswers) -> Iterator[tuple[Key, float]]:
     has_both = test.correct.any() and not test.correct.all()
+    orders = (test.entropy, test.vacuity)
+    alike = all(np.ptp(u) > 0 for u in orders)  # a score that is the same for all clips orders none
+    yield Key("rank_correlation", "test"), float(stats.spearmanr(*orders).statistic) if alike else np.nan
     for score in SCORES:
         u = test.score(score)
         yield Key("aurc", "test", score), metrics.aurc(test.correct, u)
@@ -184,6 +191,15 @@ class Estimate(NamedTuple):
     two_sigma: float | None
     seeds: int
 
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Estimate | None":
+        """From one value a seed; None without any, or where one is NaN."""
+        if not values or not np.isfinite(values).all():
+            return None
+        if len(values) == 1:
+            return cls(values[0], None, 1)
+        return cls(*metrics.mean_2sigma(values), len(values))
+
 
 class PairGain(NamedTuple):
     """What two thresholds have on test more than one, all chosen on validation; accuracy is None where none is."""
@@ -232,11 +248,15 @@ class Comparison:
     runs : variant → its runs, seeds rising; variants in the order of the method's table.
     figures : run's name → its figures.
     pairs : (variant, target, score) → two thresholds against one.
+    loss_times : what each loss costs, where it was measured.
+    weighted : runs of the same recipe whose KL term climbs to a weight of its own, by variant, weight and seed.
     """
 
     runs: dict[str, list[RunScores]]
     figures: dict[str, Figures]
     pairs: dict[tuple[str, float, Score], PairGain]
+    weighted: list[RunScores] = field(default_factory=list)
+    loss_times: "LossTimes | None" = None
 
     @classmethod
     def of(cls, runs: Sequence[RunScores], step: Callable[[], None] = lambda: None) -> "Comparison":
@@ -245,7 +265,11 @@ class Comparison:
         Raises SettingError where the runs cannot be compared, see `check_comparable`.
         """
         check_comparable(runs)
-        ordered = {v: sorted((r for r in runs if r.variant == v), key=lambda r: r.seed) for v in VARIANTS}
+        own = [run for run in runs if kl_end(run) is None]
+        weighted = sorted(
+            (run for run in runs if kl_end(run) is not None), key=lambda r: (r.variant, kl_end(r) or 0, r.seed)
+        )
+        ordered = {v: sorted((r for r in own if r.variant == v), key=lambda r: r.seed) for v in VARIANTS}
         ordered = {v: some for v, some in ordered.items() if some}
         computed, pairs = {}, {}
         for run in runs:
@@ -254,7 +278,7 @@ class Comparison:
         for v, some in ordered.items():
             pairs.update({(v, t, s): pair_gain(some, t, s) for t in TARGETS for s in SCORES})
             step()
-        return cls(ordered, computed, pairs)
+        return cls(ordered, computed, pairs, weighted)
 
     def has(self, name: str) -> bool:
         """Whether every run was scored on the set."""
@@ -271,11 +295,7 @@ class Comparison:
     def estimate(self, variant: str, key: Key) -> Estimate | None:
         """A figure over the variant's seeds; None where any of them has none."""
         values = self.values(variant, key)
-        if not values or len(values) < len(self.runs[variant]) or not np.isfinite(values).all():
-            return None
-        if len(values) == 1:
-            return Estimate(values[0], None, 1)
-        return Estimate(*metrics.mean_2sigma(values), len(values))
+        return Estimate.of(values) if len(values) == len(self.runs[variant]) else None
 
     def observed(self, variant: str, score: str, target: float, rule: str) -> Observed | None:
         """What a rule's thresholds give on the test split; None where some run has no threshold or accepts nothing."""
@@ -298,12 +318,16 @@ class Comparison:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(["run", "variant", "seed", *Key._fields, "value"])
-        for variant, runs in self.runs.items():
-            for run in runs:
-                for key, value in self.figures[run.run].items():
-                    row = ["" if part is None else part for part in key]
-                    writer.writerow([run.run, variant, run.seed, *row, "" if np.isnan(value) else f"{value:.8g}"])
+        for run in [*(run for runs in self.runs.values() for run in runs), *self.weighted]:
+            for key, value in self.figures[run.run].items():
+                row = ["" if part is None else part for part in key]
+                writer.writerow([run.run, run.variant, run.seed, *row, "" if np.isnan(value) else f"{value:.8g}"])
         return out.getvalue()
+
+
+def kl_end(run: RunScores) -> float | None:
+    """The weight that a run's KL term was to climb to; None for the variant's own."""
+    return run.recipe.get("kl_end")
 
 
 def check_comparable(runs: Sequence[RunScores]) -> None:
@@ -311,21 +335,24 @@ def check_comparable(runs: Sequence[RunScores]) -> None:
 
     Raises
     ------
-    SettingError : there are no runs; two are of one variant and seed; recipes differ in more than name, variant and
-        seed; words differ; a set was made of other clips for one run than for another.
+    SettingError : there are no runs, or none with the variant's own weight of the KL term; two are of one variant, seed
+        and weight; recipes differ in more than those; words differ; a set was made of other clips for one run than for
+        another.
     """
     if not runs:
         raise SettingError("no runs to compare; expected at least one score file")
+    if all(kl_end(run) is not None for run in runs):
+        raise SettingError("only runs with kl_end; expected runs of the recipe's own to compare them with")
     first = runs[0]
-    seen: dict[tuple[str, int], str] = {}
+    seen: dict[tuple[str, int, float | None], str] = {}
     for run in runs:
-        other = seen.setdefault((run.variant, run.seed), run.run)
+        other = seen.setdefault((run.variant, run.seed, kl_end(run)), run.run)
         if other != run.run:
             raise SettingError(
                 f"{other} and {run.run} are both {run.variant} with seed {run.seed}; keep one of the two"
             )
         own, others = (Recipe.from_dict(scored.recipe) for scored in (run, first))  # settings added since: defaults
-        if differing := set(own.differences(others)) - {"name", "variant", "seed"}:
+        if differing := set(own.differences(others)) - {"name", "variant", "seed", "kl_end"}:
             raise SettingError(
                 f"{run.run} and {first.run} have recipes that differ in {', '.join(sorted(differing))}; "
                 "expected one recipe, in which variant and seed differ"

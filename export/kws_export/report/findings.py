@@ -10,17 +10,21 @@ from kws_export.evaluation.metrics import accuracy_interval
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.report.comparison import Comparison, Estimate, Key
 from kws_export.report.conclusions import conclusions_table
+from kws_export.report.matched import RANKS
 from kws_export.report.published import ACCURACY, paper_key
 from kws_export.report.report_tables import (
-    MAIN_TARGET,
     SET_TITLES,
     noisy_sets,
     outside_sets,
 )
-from kws_export.report.tables import percent
+from kws_export.report.tables import MAIN_TARGET, percent
 
 SATURATED = 0.01
 """Share of clips from which on a crowd at 1 is told of."""
+
+
+ALIKE = 0.99
+"""Rank correlation from which on two scores are said to order clips alike."""
 
 
 def findings(c: Comparison) -> list[str]:
@@ -31,6 +35,7 @@ def findings(c: Comparison) -> list[str]:
         *_accuracy(c),
         *_ties(c),
         *_selective(c),
+        *_orders(c),
         *_saturated(c),
         *_promises(c),
         *_halves(c),
@@ -113,6 +118,18 @@ def _selective(c: Comparison) -> Iterator[str]:
         f"**Acc_total.** Largest {', '.join(parts)}. Entropy is ahead of vacuity in {len(ahead)} of "
         f"{len(c.runs) * len(TARGETS)} pairs of variant and target."
     )
+
+
+def _orders(c: Comparison) -> Iterator[str]:
+    found = {v: e.mean for v in c.runs if (e := c.estimate(v, RANKS))}
+    alike = [f"`{v}`" for v, rho in found.items() if rho >= ALIKE]
+    others = {v: rho for v, rho in found.items() if rho < ALIKE}
+    text = f"in {', '.join(alike)}" if alike else "in no variant"
+    if others:
+        low, high = min(others, key=lambda v: others[v]), max(others, key=lambda v: others[v])
+        text += f"; elsewhere it is {others[low]:.3f} (`{low}`) to {others[high]:.3f} (`{high}`)"
+    if found:
+        yield f"**Do vacuity and entropy order the clips alike?** Their rank correlation is {ALIKE} or more {text}."
 
 
 def _saturated(c: Comparison) -> Iterator[str]:

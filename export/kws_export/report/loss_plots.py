@@ -1,12 +1,15 @@
-"""Plots of the losses: the gap between the Dirichlet-expected and the plug-in loss, and accuracy over the epochs."""
+"""Plots of the losses: the gap between expected and plug-in loss, accuracy over the epochs, and what they cost."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation.gaps import MUCH, Gaps
 from kws_export.report.comparison import Comparison
+from kws_export.report.loss_times import LossTimes
 from kws_export.report.panels import BLUE, GREEN, GREY, ORANGE, Plot, band, on_test, panels
 
 if TYPE_CHECKING:
@@ -68,21 +71,56 @@ def gaps(figure: "Figure", c: Comparison, lines: tuple[tuple[str, str, str, str]
 
 
 def training_plot(c: Comparison) -> Iterator[Plot]:
-    """The accuracy over the epochs, where every run kept its history."""
-    if all(run.history for runs in c.runs.values() for run in runs):
+    """The accuracy over the epochs, of the runs whose history was kept."""
+    if kept := _with_history(c):
         yield Plot(
             "training",
-            "Accuracy on validation and on the augmented training clips by epoch; mean over seeds, bands ± 2σ.",
+            "Accuracy on validation and on the augmented training clips by epoch; mean over seeds, bands ± 2σ. Of the "
+            f"{sum(map(len, kept.runs.values()))} runs whose history was kept.",
             training,
         )
 
 
+def _with_history(c: Comparison) -> Comparison | None:
+    """The runs that have one; None where none has."""
+    runs = {v: some for v, every in c.runs.items() if (some := [run for run in every if run.history])}
+    return replace(c, runs=runs) if runs else None
+
+
 def training(figure: "Figure", c: Comparison) -> None:
-    """Accuracy over epochs."""
+    """Accuracy over epochs, where it was kept."""
+    kept = _with_history(c)
+    if not kept:
+        return
     lines = (("validation_accuracy", BLUE, "-", "validation"), ("train_accuracy", ORANGE, "--", "training, augmented"))
-    with panels(figure, c, "Training", "epoch", "accuracy, %") as axes:
+    with panels(figure, kept, "Training", "epoch", "accuracy, %") as axes:
         for variant, ax in axes.items():
             for name, colour, style, label in lines:
-                runs = np.array([[epoch[name] for epoch in run.history] for run in c.runs[variant]])
+                runs = np.array([[epoch[name] for epoch in run.history] for run in kept.runs[variant]])
                 band(ax, range(1, runs.shape[1] + 1), 100 * runs, colour=colour, style=style, label=label)
             ax.set_ylim(50, 100)
+
+
+def loss_times_plot(c: Comparison) -> Iterator[Plot]:
+    """What each loss costs, where it was measured."""
+    if times := c.loss_times:
+        yield Plot(
+            "loss-times",
+            "What each loss costs to compute, value and gradient.",
+            lambda figure, comparison: loss_times(figure, times),
+        )
+
+
+def loss_times(figure: "Figure", times: LossTimes) -> None:
+    """A bar for each variant, in one colour with a KL term and in another without."""
+    names = sorted(times.losses, key=lambda name: times.losses[name])
+    figure.set_size_inches(5.5, 0.25 * len(names) + 1.0)
+    ax = figure.subplots()
+    for text, colour, has_kl in (("with a KL term", ORANGE, True), ("without", BLUE, False)):
+        rows = [i for i, name in enumerate(names) if bool(VARIANTS[name].kl_ramp_epochs) == has_kl]
+        ax.barh(rows, [times.losses[names[i]] / 1000 for i in rows], color=colour, height=0.6, label=text)
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(f"ms for value and gradient of a batch of {times.batch}, one core")
+    ax.legend(loc="upper right")

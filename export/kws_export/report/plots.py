@@ -3,7 +3,7 @@
 from kws_edge.model.score import SCORES
 from kws_export.report.abstention_plots import PROMISE, RELIABILITY, RISK_COVERAGE, density_plot, thresholds_plot
 from kws_export.report.comparison import Comparison
-from kws_export.report.loss_plots import gap_plots, training_plot
+from kws_export.report.loss_plots import gap_plots, loss_times_plot, training_plot
 from kws_export.report.panels import Plot
 from kws_export.report.shift_plots import noise_plot, outside_plot
 
@@ -14,6 +14,7 @@ def all_plots(c: Comparison) -> list[Plot]:
         *(thresholds_plot(score) for score in SCORES),
         *gap_plots(c),
         *training_plot(c),
+        *loss_times_plot(c),
         RISK_COVERAGE,
         *(density_plot(score) for score in SCORES),
         RELIABILITY,

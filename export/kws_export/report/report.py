@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kws_edge.errors import SettingError
 from kws_export.evaluation.score_runs import RunScores
-from kws_export.report.comparison import Comparison
+from kws_export.report.comparison import Comparison, kl_end
 from kws_export.report.findings import findings
 from kws_export.report.panels import Plot
 from kws_export.report.plots import all_plots
@@ -61,8 +61,9 @@ def page(c: Comparison, tables: list[Table], plots: list[Plot], name: str) -> st
 
 SECTIONS = (
     ("The paper's table", ("accuracy", "conclusions", "thresholds-entropy", "thresholds-vacuity", "risk-coverage")),
+    ("Plug-in loss and EDL in pairs, and the KL term's weight", ("pairs", "kl-weight")),
     ("Theory: the gap between the losses", ("theory", "gap-ce", "gap-mse")),
-    ("Training", ("training",)),
+    ("Training", ("loss-times", "training")),
     ("Ranking of errors, and probabilities", ("quality", "density-entropy", "density-vacuity", "reliability")),
     ("Does a promise made on validation hold on test?", ("promise", "conservative", "halves")),
     ("Two thresholds", ("two-thresholds",)),
@@ -109,17 +110,19 @@ def _commands(c: Comparison, name: str) -> Iterator[str]:
         by_seeds.setdefault(",".join(str(run.seed) for run in runs), []).append(v)
     first = next(iter(c.runs.values()))[0]
     recordings = "".join(f" --{o} '{p}'" for o, patterns in sorted(first.patterns.items()) for p in patterns)
+    sweep = f"    kws-export sweep --recipe export/recipes/{name}.toml --data speech_commands"
     yield "## Rebuild"
     yield ""
     yield "From the score files, in minutes; the same files give the same report:"
     yield ""
-    yield f"    kws-export report research/{name}/scores --out research/{name}"
+    times = f" --loss-times research/{name}/losses.json" if c.loss_times else ""
+    yield f"    kws-export report research/{name}/scores --out research/{name}{times}"
     yield ""
     yield "From the recordings:"
     yield ""
     for seeds, variants in by_seeds.items():
-        yield (
-            f"    kws-export sweep --recipe export/recipes/{name}.toml --data speech_commands "
-            f"--variants {','.join(variants)} --seeds {seeds}"
-        )
+        yield f"{sweep} --variants {','.join(variants)} --seeds {seeds}"
+    for v, seed in dict.fromkeys((run.variant, run.seed) for run in c.weighted):
+        ends = ",".join(f"{kl_end(r):g}" for r in c.weighted if (r.variant, r.seed) == (v, seed))
+        yield f"{sweep} --variants {v} --seeds {seed} --kl-ends {ends}"
     yield f"    kws-export score runs/{name}/*/ --data speech_commands{recordings} --out research/{name}/scores"

@@ -11,14 +11,13 @@ from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
 from kws_export.report.comparison import NOISY, OUTSIDE, Comparison, Key
 from kws_export.report.conclusions import conclusions_table
+from kws_export.report.loss_times import loss_times_table
+from kws_export.report.matched import RANKS, kl_weight_table, pairs_table, trained_pairs
 from kws_export.report.published import ACCURACY, PUBLISHED, paper_key
 from kws_export.report.published import SEEDS as PUBLISHED_SEEDS
-from kws_export.report.tables import NONE, SINGLE, Table, mean, percent, spread
+from kws_export.report.tables import MAIN_TARGET, NONE, SINGLE, Table, mean, percent, spread
 
 SEEDS = f"Mean ± 2σ over seeds; {SINGLE} one seed."
-MAIN_TARGET = 0.995
-"""Where a table has room for one target."""
-
 SET_TITLES: Mapping[str, str] = MappingProxyType(
     {
         "test": "no noise",
@@ -39,6 +38,8 @@ def all_tables(c: Comparison) -> list[Table]:
     makers: list[tuple[bool, Callable[[Comparison], Table]]] = [
         (True, accuracy_table),
         (True, conclusions_table),
+        (bool(trained_pairs(c)), pairs_table),
+        (bool(c.weighted), kl_weight_table),
         (any(c.values(v, Key("alpha0_median", "test")) for v in c.runs), theory_table),
         (True, quality_table),
         (True, promise_table),
@@ -50,7 +51,8 @@ def all_tables(c: Comparison) -> list[Table]:
         (bool(noisy_sets(c)), noise_accuracy_table),
         (bool(noisy_sets(c)), noise_table),
     ]
-    return [make(c) for possible, make in makers if possible]
+    tables = [make(c) for possible, make in makers if possible]
+    return [*tables, loss_times_table(c.loss_times)] if c.loss_times else tables
 
 
 def outside_sets(c: Comparison) -> list[str]:
@@ -112,6 +114,7 @@ def quality_table(c: Comparison) -> Table:
     for v in c.runs:
         cells = [spread(c.estimate(v, Key("aurc", "test", s)), 1000) for s in SCORES]
         cells += [spread(c.estimate(v, Key("auroc_errors", "test", s))) for s in SCORES]
+        cells.append(spread(c.estimate(v, RANKS), 1, 4))
         cells.append(spread(c.estimate(v, Key("ece", "test"))))
         cells += [spread(c.estimate(v, Key(q, "test")), 1, 4) for q in ("brier", "nll")]
         rows.append([f"`{v}`", *cells])
@@ -119,10 +122,14 @@ def quality_table(c: Comparison) -> Table:
         "quality",
         "How well the scores rank errors, and how well the probabilities are calibrated, on the test split",
         "AURC × 10³ (area under risk-coverage), ECE (15 bins, in %), Brier and NLL: lower is better. AUROC of errors, "
-        f"in %: higher is better. {SEEDS}",
-        ["variant", *(f"AURC {s}" for s in SCORES), *(f"AUROC {s}" for s in SCORES), "ECE", "Brier", "NLL"],
+        "in %: higher is better. Rank correlation: Spearman's, of entropy and vacuity; at 1 both order clips alike. "
+        f"{SEEDS}",
+        [
+            "variant", *(f"AURC {s}" for s in SCORES), *(f"AUROC {s}" for s in SCORES), "rank correlation", "ECE",
+            "Brier", "NLL",
+        ],
         rows,
-    )
+    )  # fmt: skip
 
 
 def promise_table(c: Comparison) -> Table:

@@ -8,7 +8,8 @@ import numpy as np
 from kws_edge.model.score import SCORES
 from kws_export.report.comparison import Comparison, Key
 from kws_export.report.panels import BLUE, COLOUR, GREEN, ORANGE, Plot, band, panels
-from kws_export.report.report_tables import MAIN_TARGET, SET_TITLES, noisy_sets, outside_sets
+from kws_export.report.report_tables import SET_TITLES, noisy_sets, outside_sets
+from kws_export.report.tables import MAIN_TARGET
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,6 +9,8 @@ from kws_export.report.comparison import Estimate
 
 NONE = "–"
 """A cell for which there is no figure."""
+MAIN_TARGET = 0.995
+"""Where a table has room for one target."""
 SINGLE = "†"
 """Marks a figure of a single seed, which has no spread."""
 

@@ -36,7 +36,7 @@ class SweepRun:
 
     @property
     def name(self) -> str:
-        """VARIANT-SEED, such as softmax-1."""
+        """VARIANT-SEED, such as softmax-1, or VARIANT-klEND-SEED, such as edl_ce-kl0.1-1."""
         return self.folder.name
 
     @property
@@ -98,18 +98,28 @@ class Watcher(Protocol):
         """The run has ended early, for a reason of one line; the others go on."""
 
 
-def plan(recipe: Recipe, variants: Sequence[str], seeds: Sequence[int], out: Path) -> list[SweepRun]:
+def plan(
+    recipe: Recipe, variants: Sequence[str], seeds: Sequence[int], out: Path, kl_ends: Sequence[float] = ()
+) -> list[SweepRun]:
     """The runs in the order in which they start: every variant with the first seed, then with the second, and so on.
+
+    Parameters
+    ----------
+    kl_ends : weights that the KL term is to climb to, a run each; none for the recipe as it is.
 
     Raises
     ------
     SettingError : there is no such variant, or the recipe cannot train it.
     """
-    return [
-        SweepRun(replace(recipe, name=variant, variant=variant, seed=seed), out / f"{variant}-{seed}")
-        for seed in dict.fromkeys(seeds)
-        for variant in dict.fromkeys(variants)
-    ]
+    runs = []
+    for seed in dict.fromkeys(seeds):
+        for variant in dict.fromkeys(variants):
+            own = replace(recipe, name=variant, variant=variant, seed=seed)
+            if not kl_ends:
+                runs.append(SweepRun(own, out / f"{variant}-{seed}"))
+            for end in dict.fromkeys(kl_ends):
+                runs.append(SweepRun(replace(own, kl_end=end), out / f"{variant}-kl{end:g}-{seed}"))
+    return runs
 
 
 def run_state(run: SweepRun) -> RunState:

@@ -22,7 +22,11 @@ from kws_export.data.batches import split_features
 from kws_export.data.splits import load_split
 from kws_export.evaluation.score_runs import KeptAnswers, RunScores, shortened
 from kws_export.evaluation.scoring import Scored
+from kws_export.graph.build import build_model, build_step_model, save_model
+from kws_export.network.matchboxnet import MatchboxNet
+from kws_export.training.about import About
 from kws_export.training.checkpoint import Checkpoint
+from kws_export.training.description import uncalibrated_metadata
 
 WORDS = tuple(tone_words.SWEEPS)
 
@@ -139,6 +143,59 @@ def test_a_runs_answers_are_those_of_its_network(tones: Path, run: Path, hum: Pa
     np.testing.assert_allclose(test.p_truth, p[np.arange(len(p)), data.labels], rtol=1e-3)
     np.testing.assert_allclose(test.entropy, -(p * np.log(p)).sum(1) / np.log(4), rtol=2e-3, atol=1e-6)
     assert f"tones-1.npz: test accuracy {test.correct.mean():.4f}" in result.stdout
+
+
+def exported(run: Path, out: Path) -> Path:
+    checkpoint = Checkpoint.load(run / "best.pt")
+    save_model(build_model(checkpoint.network, uncalibrated_metadata(checkpoint, "entropy", {}, About())), out)
+    return out
+
+
+def test_an_exported_file_gives_the_scores_of_its_run(tones: Path, run: Path, tmp_path: Path) -> None:
+    file = exported(run, tmp_path / "shipped.onnx")
+    result = score(tones, tmp_path / "scores", run, file)
+    assert result.exit_code == 0, result.output
+    ours, its = (RunScores.load(tmp_path / "scores" / f"{name}.npz") for name in ("tones-1", "shipped"))
+    assert (its.run, its.variant, its.seed, its.best_epoch) == ("shipped", ours.variant, ours.seed, ours.best_epoch)
+    assert its.recipe == ours.recipe
+    assert len(ours.history) == 4
+    assert its.history == []
+    for name, answers in ours.sets.items():
+        for column in answers.__slots__:
+            np.testing.assert_array_equal(getattr(its.sets[name], column), getattr(answers, column))
+    assert "0 sets scored now" in score(tones, tmp_path / "scores", file).stdout
+
+
+def test_the_kept_logits_are_the_networks_and_name_the_class(tones: Path, run: Path, tmp_path: Path) -> None:
+    score(tones, tmp_path, run)
+    checkpoint = Checkpoint.load(run / "best.pt")
+    for name in ("validation", "test"):
+        data = load_split(tones, name, WORDS, tones.parent / "cache")
+        with torch.inference_mode():
+            expected = checkpoint.network(split_features(data, checkpoint.front_end)).numpy()
+        kept = RunScores.load(tmp_path / "tones-1.npz").sets[name]
+        assert kept.logits is not None
+        np.testing.assert_allclose(kept.logits, expected, rtol=1e-3, atol=1e-3)
+        assert kept.logits.argmax(1).tolist() == kept.predicted.tolist()
+
+
+def test_a_form_for_other_runtimes_is_not_scored(tones: Path, run: Path, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.load(run / "best.pt")
+    metadata = uncalibrated_metadata(checkpoint, "entropy", {}, About())
+    file = tmp_path / "tones.step.onnx"
+    save_model(build_step_model(MatchboxNet(len(WORDS), padding="valid"), metadata), file)
+    result = score(tones, tmp_path / "scores", file)
+    assert result.exit_code == 1
+    assert "expected the file that takes windows, mfcc alone" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_file_that_is_no_model_is_one_line(tones: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.onnx").write_text("hello")
+    result = score(tones, tmp_path / "scores", tmp_path / "x.onnx")
+    assert result.exit_code == 1
+    assert "x.onnx is not an ONNX file" in result.stderr
+    assert not (tmp_path / "scores").exists()
 
 
 def test_what_is_scored_already_is_passed_over_and_new_sets_are_added(

@@ -173,10 +173,16 @@ def with_recipe(run: RunScores, **changes: object) -> RunScores:
     return replace(run, recipe={**run.recipe, **changes})
 
 
+def weighted(variant: str, end: float) -> RunScores:
+    """A run whose KL term climbs to `end`."""
+    return with_recipe(score_files.run(variant, run=f"{variant}-kl{end:g}-1"), kl_end=end)
+
+
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
         ([], "no runs to compare"),
+        ([with_recipe(RUN, kl_end=0.1)], "only runs with kl_end"),
         ([RUN, replace(RUN, run="again")], "softmax-1 and again are both softmax with seed 1"),
         ([RUN, with_recipe(score_files.run("edl_ce"), epochs=20)], "recipes that differ in epochs"),
         ([RUN, score_files.run("edl_ce", labels=("a", "b", "c"))], "know other words"),
@@ -186,6 +192,33 @@ def with_recipe(run: RunScores, **changes: object) -> RunScores:
 def test_what_differs_in_more_than_variant_and_seed_is_not_compared(runs: list[RunScores], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         Comparison.of(runs)
+
+
+def test_runs_with_a_weight_of_their_own_for_the_kl_term_stand_apart() -> None:
+    runs = [score_files.run("edl_ce"), weighted("edl_ce", 1.0), weighted("edl_ce", 0.1)]
+    found = Comparison.of([RUN, *runs])
+    assert {v: [r.run for r in some] for v, some in found.runs.items()} == {
+        "edl_ce": ["edl_ce-1"],
+        "softmax": ["softmax-1"],
+    }
+    assert [run.run for run in found.weighted] == ["edl_ce-kl0.1-1", "edl_ce-kl1-1"]
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert [row["variant"] for row in rows if row["run"] == "edl_ce-kl1-1"] == ["edl_ce"] * len(
+        found.figures["edl_ce-kl1-1"]
+    )
+    with pytest.raises(SettingError, match=r"edl_ce-kl0.1-1 and twin are both edl_ce with seed 1"):
+        Comparison.of([*runs, replace(weighted("edl_ce", 0.1), run="twin")])
+
+
+def test_the_rank_correlation_is_that_of_the_two_scores() -> None:
+    alike = replace(TEST, vacuity=np.sqrt(TEST.entropy))
+    against = replace(TEST, vacuity=1 - TEST.entropy)
+    key, sets = Key("rank_correlation", "test"), {"validation": VALIDATION}
+    assert figures(replace(RUN, sets={**sets, "test": alike}))[key] == pytest.approx(1)
+    assert figures(replace(RUN, sets={**sets, "test": against}))[key] == pytest.approx(-1, abs=1e-4)
+    assert np.isnan(
+        figures(replace(RUN, sets={**sets, "test": replace(TEST, vacuity=np.ones_like(TEST.vacuity))}))[key]
+    )
 
 
 def test_a_run_scored_before_a_setting_existed_is_compared_as_with_its_default() -> None:

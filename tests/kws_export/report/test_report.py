@@ -18,15 +18,16 @@ from kws_export.cli import main
 from kws_export.evaluation.score_runs import RunScores
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
-from kws_export.report import report_tables, shift_plots
+from kws_export.report import loss_plots, report_tables, shift_plots
 from kws_export.report.comparison import Comparison, Estimate, Key, PairGain
 from kws_export.report.conclusions import CLAIMS, Claim, conclusions_table, verdict
 from kws_export.report.findings import difference, findings
+from kws_export.report.matched import RANKS
 from kws_export.report.plots import all_plots
 from kws_export.report.published import ACCURACY, PUBLISHED, paper_key
 from kws_export.report.report import page
 from kws_export.report.report_tables import all_tables
-from kws_export.report.tables import Table, mean, percent, spread
+from kws_export.report.tables import MAIN_TARGET, Table, mean, percent, spread
 
 RUNS = [score_files.run("edl_ce"), *(score_files.run("softmax", seed) for seed in (1, 2))]
 
@@ -46,23 +47,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.output
     assert result.stdout == f"wrote {folder / 'report.md'}: 2 variants, 3 runs\n"
     return folder
-
-
-def known(accuracy: dict[str, list[float]]) -> Comparison:
-    """A comparison whose accuracies are given, one a seed, and whose other figures are all alike."""
-    rules = ("validation", "conservative")
-    keys = {
-        **{paper_key(s, t): 0.9 for s in SCORES for t in TARGETS},
-        **{Key(q, "test", s, t, r): 0.5 for q in ("coverage", "accepted_accuracy", "total_accuracy", "halves_kept",
-           "halves_promised", "halves_coverage") for s in (*SCORES, "both") for t in TARGETS
-           for r in rules},
-        **{Key("accepted", "test", s, t, r): 300 for s in SCORES for t in TARGETS for r in rules},
-    }  # fmt: skip
-    runs = {v: [score_files.run(v, i + 1, sets=False) for i in range(len(a))] for v, a in accuracy.items()}
-    keys[Key("accuracy", "validation")] = 0.95
-    computed = {f"{v}-{i + 1}": {**keys, ACCURACY: x} for v, a in accuracy.items() for i, x in enumerate(a)}
-    none = PairGain(Difference(0, 0, 0), None)
-    return Comparison(runs, computed, {(v, t, s): none for v in accuracy for t in TARGETS for s in SCORES})
 
 
 # ---- tables
@@ -102,7 +86,7 @@ def test_a_single_seed_is_marked_and_has_no_spread() -> None:
 
 
 def test_the_papers_table_has_ours_and_the_published_figures_below() -> None:
-    table = report_tables.accuracy_table(known({"softmax": [0.96, 0.97], "edl_ce": [0.955]}))
+    table = report_tables.accuracy_table(score_files.known({"softmax": [0.96, 0.97], "edl_ce": [0.955]}))
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["`softmax`"][:2] == ["2", "96.50 ± 1.41"]
     assert rows["softmax, paper"][:4] == ["5", "97.21 ± 0.18", "96.47 ± 0.59", "94.50 ± 1.23"]
@@ -143,14 +127,14 @@ def test_the_conservative_table_says_how_many_clips_a_promise_takes(comparison: 
 
 
 def test_gains_have_their_sign_and_no_negative_zero() -> None:
-    c = known({"softmax": [0.96]})
+    c = score_files.known({"softmax": [0.96]})
     gains = {key: PairGain(Difference(-0.0, -0.01, 0.02), None) for key in c.pairs}
     table = report_tables.pair_table(replace(c, pairs=gains))
     assert table.rows[0][5:7] == ["+0.00 (-1.00 to +2.00)", "–"]
 
 
 def test_sets_that_were_not_scored_have_no_tables_and_no_plots() -> None:
-    c = known({"softmax": [0.96]})
+    c = score_files.known({"softmax": [0.96]})
     names = {t.name for t in all_tables(c)} | {p.name for p in all_plots(c)}
     assert not names & {"outside", "outside-auroc", "outside-withheld", "noise", "noise-accuracy"}
     shown = page(c, [], [], "nine")
@@ -167,29 +151,39 @@ def said(c: Comparison, start: str) -> str:
 
 
 def test_the_best_is_the_one_with_the_best_numbers() -> None:
-    text = said(known({"softmax": [0.96, 0.97], "edl_ce": [0.90]}), "**Accuracy.**")
+    text = said(score_files.known({"softmax": [0.96, 0.97], "edl_ce": [0.90]}), "**Accuracy.**")
     assert "From 90.00 % (`edl_ce`) to 96.50 % (`softmax`) on 600 test clips" in text
     assert "0 of the other 1 variants lie in it" in text
     assert "From 90.00 % (`softmax`) to 96.00 % (`edl_ce`)" in said(
-        known({"softmax": [0.90], "edl_ce": [0.96]}), "**Accuracy.**"
+        score_files.known({"softmax": [0.90], "edl_ce": [0.96]}), "**Accuracy.**"
     )
 
 
 def test_crowds_at_one_are_told_of_from_one_percent_on() -> None:
-    c = known({"softmax": [0.96], "edl_ce": [0.9]})
+    c = score_files.known({"softmax": [0.96], "edl_ce": [0.9]})
     assert not [p for p in findings(c) if p.startswith("**Scores that are 1")]
     c.figures["edl_ce-1"][Key("saturated", "test", "entropy")] = 0.123
     c.figures["softmax-1"][Key("saturated", "test", "entropy")] = 0.009
     assert said(c, "**Scores that are 1").endswith("among them: `edl_ce` by entropy (12.3 %).")
 
 
+def test_variants_whose_scores_order_clips_alike_are_named() -> None:
+    c = score_files.known({"softmax": [0.96], "edl_ce": [0.9], "plugin_ce": [0.9]})
+    start = "**Do vacuity and entropy order the clips alike?**"
+    end = "0.99 or more in no variant; elsewhere it is 0.800 (`softmax`) to 0.800 (`softmax`)."
+    assert said(c, start).endswith(end)
+    c.figures["edl_ce-1"][RANKS], c.figures["softmax-1"][RANKS] = 0.9999, 0.9
+    end = "0.99 or more in `edl_ce`; elsewhere it is 0.800 (`plugin_ce`) to 0.900 (`softmax`)."
+    assert said(c, start).endswith(end)
+
+
 def test_the_gap_between_the_splits_is_told() -> None:
-    text = said(known({"softmax": [0.96], "edl_ce": [0.9]}), "**The two splits.**")
+    text = said(score_files.known({"softmax": [0.96], "edl_ce": [0.9]}), "**The two splits.**")
     assert "-5.00 to +1.00 points" in text
 
 
 def test_missing_variants_are_named() -> None:
-    text = said(known({"softmax": [0.96]}), "Not here")
+    text = said(score_files.known({"softmax": [0.96]}), "Not here")
     assert "`edl_ce`" in text
     assert "`softmax`," not in text
 
@@ -203,7 +197,7 @@ def test_promises_are_counted_over_runs_scores_and_targets(comparison: Compariso
 
 
 def test_only_clear_differences_of_two_thresholds_are_counted() -> None:
-    c = known({"softmax": [0.96]})
+    c = score_files.known({"softmax": [0.96]})
     gain = {True: Difference(0.02, 0.01, 0.03), False: Difference(0.02, -0.01, 0.05)}
     pairs = {key: PairGain(gain[key[1] == 0.99], None) for key in c.pairs}
     text = said(replace(c, pairs=pairs), "**Two thresholds**")
@@ -234,21 +228,21 @@ SOFTMAX_KL = next(claim for claim in CLAIMS if claim.text == "KL costs softmax a
 
 
 def test_a_conclusions_row_has_the_papers_difference_and_ours_paired_by_seed() -> None:
-    row = row_of(known({"softmax": [0.96, 0.95, 0.97], "softmax_kl": [0.95, 0.94, 0.959]}), SOFTMAX_KL)
+    row = row_of(score_files.known({"softmax": [0.96, 0.95, 0.97], "softmax_kl": [0.95, 0.94, 0.959]}), SOFTMAX_KL)
     assert row[:3] == ["KL costs softmax accuracy", "+0.37 ± 0.25", "+1.03 ± 0.12"]
     assert row[3:] == ["0.001", "reproduces"]
 
 
 def test_one_seed_tells_nothing_and_an_untrained_variant_is_said_to_be_untrained() -> None:
-    one = row_of(known({"softmax": [0.96], "softmax_kl": [0.95, 0.94]}), SOFTMAX_KL)
+    one = row_of(score_files.known({"softmax": [0.96], "softmax_kl": [0.95, 0.94]}), SOFTMAX_KL)
     assert one[2:] == ["+1.00 †", "–", "cannot be told: one seed"]
-    assert row_of(known({"softmax": [0.96, 0.97]}), SOFTMAX_KL)[2:] == ["–", "–", "not trained"]
+    assert row_of(score_files.known({"softmax": [0.96, 0.97]}), SOFTMAX_KL)[2:] == ["–", "–", "not trained"]
 
 
 def test_pairs_that_differ_in_the_loss_alone_are_compared_though_the_paper_does_not() -> None:
     pairs = {(claim.first[0], claim.second[0]) for claim in CLAIMS if not claim.from_paper}
     assert {("plugin_ce_kl", "edl_ce"), ("plugin_mse_kl", "edl_mse"), ("plugin_ce", "edl_ce_no_kl")} <= pairs
-    rows = conclusions_table(known({"softmax": [0.9]})).rows
+    rows = conclusions_table(score_files.known({"softmax": [0.9]})).rows
     assert all(row[1] == "–" for claim, row in zip(CLAIMS, rows, strict=True) if not claim.from_paper)
 
 
@@ -316,6 +310,22 @@ def test_a_plot_is_the_same_to_the_byte_the_second_time(written: Path, compariso
         assert (tmp_path / name).read_bytes() == (written / "plots" / name).read_bytes()
 
 
+def test_training_is_drawn_of_the_runs_whose_history_was_kept() -> None:
+    from matplotlib.figure import Figure
+
+    c = score_files.known({"edl_ce": [0.95, 0.96], "softmax": [0.9]})
+    assert list(loss_plots.training_plot(c)) == []
+    history = [{"validation_accuracy": 0.6 + i / 10, "train_accuracy": 0.5 + i / 10} for i in range(3)]
+    c.runs["edl_ce"][1] = replace(c.runs["edl_ce"][1], history=history)
+    (plot,) = loss_plots.training_plot(c)
+    assert "Of the 1 runs whose history was kept." in plot.caption
+    figure = Figure()
+    plot.draw(figure, c)
+    (panel,) = figure.axes
+    assert panel.get_title() == "edl_ce (1 seed)"
+    assert panel.lines[0].get_ydata() == pytest.approx([60, 70, 80])
+
+
 @pytest.mark.parametrize("name", ["thresholds-entropy", "density-vacuity", "reliability", "risk-coverage", "noise"])
 def test_panels_share_their_axes_and_name_their_variant(comparison: Comparison, name: str) -> None:
     from matplotlib.figure import Figure
@@ -336,7 +346,7 @@ def test_a_band_is_two_sigma_over_the_seeds(comparison: Comparison) -> None:
     shift_plots.noise(figure, comparison)
     one, two = figure.axes
     assert len(one.collections) == 0
-    key = Key("coverage", "test", "entropy", report_tables.MAIN_TARGET, "validation")
+    key = Key("coverage", "test", "entropy", MAIN_TARGET, "validation")
     values = 100 * np.array(comparison.values("softmax", key))
     band = two.collections[-1].get_paths()[0].vertices
     at_test = band[band[:, 0] == 0][:, 1]

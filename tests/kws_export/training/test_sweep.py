@@ -162,6 +162,20 @@ def test_a_variant_or_seed_named_twice_is_one_run(tmp_path: Path) -> None:
     assert len(plan(tone_words.recipe(), ["softmax", "softmax"], [1, 1], tmp_path)) == 1
 
 
+def test_a_weight_of_the_kl_term_has_a_run_of_its_own(tmp_path: Path) -> None:
+    runs = plan(tone_words.recipe(), ["edl_ce", "plugin_ce_kl"], [2], tmp_path, [0, 0.1])
+    assert [run.name for run in runs] == [
+        "edl_ce-kl0-2",
+        "edl_ce-kl0.1-2",
+        "plugin_ce_kl-kl0-2",
+        "plugin_ce_kl-kl0.1-2",
+    ]
+    assert [run.recipe.kl_end for run in runs] == [0, 0.1] * 2
+    assert {run.recipe.name for run in runs} == {"edl_ce", "plugin_ce_kl"}
+    with pytest.raises(SettingError, match=r"kl_end=0.1 with softmax; expected a variant with a KL term"):
+        plan(tone_words.recipe(), ["softmax"], [1], tmp_path, [0.1])
+
+
 def test_a_variant_that_does_not_exist_or_cannot_take_the_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="unknown variant 'hardmax'; expected one of edl_ce"):
         plan(tone_words.recipe(), ["hardmax"], [1], tmp_path)
