@@ -5,6 +5,8 @@ Each message says what was given, what was expected and what to do about it, in 
 
 from collections.abc import Collection
 
+from kws_edge.text import shortened
+
 
 class KwsEdgeError(Exception):
     """The root: catching it catches every deliberate error of the package.
@@ -116,4 +118,5 @@ def check_names(what: str, given: Collection[str], expected: Collection[str]) ->
     """Raise a SettingError unless the names of some settings are just those that are expected."""
     missing, unknown = sorted(set(expected) - set(given)), sorted(set(given) - set(expected))
     if missing or unknown:
-        raise SettingError(f"{what}: missing {missing}, unknown {unknown}; expected {sorted(expected)}")
+        shown = shortened(str(unknown), 200)
+        raise SettingError(f"{what}: missing {missing}, unknown {shown}; expected {sorted(expected)}")

@@ -1,6 +1,9 @@
 """Names that others have chosen, as files have them, on a line of output."""
 
 import unicodedata
+from typing import Final
+
+_JOINERS: Final = "\u200c\u200d"  # within words of Persian, Hindi and others
 
 
 def one_line(text: object) -> str:
@@ -8,10 +11,16 @@ def one_line(text: object) -> str:
     text = str(text)
     if text.isprintable():  # by far the most are, and some are of megabytes
         return text
-    return "".join(
-        c if c.isprintable() or unicodedata.category(c) == "Zs" else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
+    return "".join(c if _stays(c) else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a text is shown as it is: `one_line` changes nothing of it."""
+    return text.isprintable() or all(map(_stays, text))
+
+
+def _stays(c: str) -> bool:
+    return c.isprintable() or unicodedata.category(c) == "Zs" or c in _JOINERS
 
 
 def shortened(text: str, most: int = 80) -> str:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kws_edge.errors import ModelError
+from kws_edge.text import one_line
+
 if TYPE_CHECKING:
     from kws_edge.model.metadata import Metadata
     from kws_edge.model.selection import OperatingPoint
@@ -78,10 +81,14 @@ def _describe(metadata: "Metadata") -> str:
             reached = _promise(p) if p.accepted else "not reached"
             lines.append(f"  {p.target:<12.1%} {score}{' (default)' if score == metadata.score else ''}: {reached}")
     if metadata.stream:
-        lines += _stream(metadata)
+        try:
+            lines += _stream(metadata)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:  # it is free text, for people
+            raise ModelError(f"model {metadata.name}: stream: calibration: {error}; calibrate it again") from None
     for title, values in (("calibration", metadata.calibration), ("training", metadata.training)):
         lines += [f"  {title:12} {_pairs(values)}"]
-    return "\n".join([*lines, f"  licence      {metadata.licence}", f"  attribution  {metadata.attribution}"])
+    lines += [f"  licence      {metadata.licence}", f"  attribution  {metadata.attribution}"]
+    return "\n".join(map(one_line, lines))
 
 
 def _promise(p: "OperatingPoint") -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F32, F64
 from kws_edge.errors import AudioError, SettingError, check_names
+from kws_edge.text import shortened
 
 MAX_N_FFT = 8192
 """Half a second at 16 kHz: a larger one in a model file is a damaged file, and must not cost its memory."""
@@ -51,7 +52,9 @@ class FrontEnd:
         for f in fields(self):
             value, kinds = getattr(self, f.name), (int, float) if f.type is float else (int,)
             if isinstance(value, bool) or not isinstance(value, kinds):
-                raise SettingError(f"{f.name}={value!r}; expected {' or '.join(kind.__name__ for kind in kinds)}")
+                raise SettingError(
+                    f"{f.name}={shortened(repr(value))}; expected {' or '.join(kind.__name__ for kind in kinds)}"
+                )
         if not 0 < self.window <= self.n_fft:
             raise SettingError(f"window of {self.window} samples does not fit n_fft={self.n_fft}; expected 1 to n_fft")
         if not 0 < self.hop <= self.window:

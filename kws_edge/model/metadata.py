@@ -17,6 +17,7 @@ from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import OperatingPoint
 from kws_edge.model.target import Target, parse_target
 from kws_edge.model.variants import VARIANTS
+from kws_edge.text import is_one_line, shortened
 
 KEY: Final = "kws_edge"
 """The key under which an ONNX file holds the JSON."""
@@ -27,6 +28,9 @@ SCHEMA: Final = 1
 Padding: TypeAlias = Literal["same", "valid"]
 
 SILENCE_CLASS: Final = "_silence_"
+
+_LONGEST: Final = 200  # characters of what is called by it
+_LONGEST_NOTE: Final = 10_000
 
 _ACCURACY = {"accuracy", "low", "high", "clips"}
 
@@ -52,8 +56,8 @@ class Metadata:
     Attributes
     ----------
     name : what the model is called; no spaces or path separators, since it can be given at the command line.
-    labels : the words, in the order of α; at least two, all different. One that begins with an underscore (`_unknown_`,
-        `_silence_`) is a class that is no word, and is never an answer.
+    labels : the words, in the order of α; at least two, all different, each of one line. One that begins with an
+        underscore (`_unknown_`, `_silence_`) is a class that is no word, and is never an answer.
     variant : a name in `variants.VARIANTS`.
     front_end : the settings of the MFCC that the network was trained on.
     score : the uncertainty by which a label is withheld unless the caller asks for another.
@@ -100,13 +104,13 @@ class Metadata:
     def __post_init__(self) -> None:
         """Check every field."""
         _check_schema(self.schema)
-        for field in ("name", "licence", "attribution"):
-            if not isinstance(getattr(self, field), str) or not getattr(self, field).strip():
-                _refuse(field, getattr(self, field), "a text")
+        for field, most in (("name", _LONGEST), ("licence", _LONGEST_NOTE), ("attribution", _LONGEST_NOTE)):
+            if not _is_text(getattr(self, field), most):
+                _refuse(field, getattr(self, field), f"a text of one line, up to {most} characters")
         if any(c.isspace() or c in "/\\" for c in self.name):
             _refuse("name", self.name, "no spaces or path separators")
-        if not isinstance(self.labels, tuple) or not all(isinstance(w, str) and w.strip() for w in self.labels):
-            _refuse("labels", self.labels, "a list of words")
+        if not isinstance(self.labels, tuple) or not all(_is_text(w, _LONGEST) for w in self.labels):
+            _refuse("labels", self.labels, f"a list of words, each of one line and up to {_LONGEST} characters")
         if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
             _refuse("labels", self.labels, "at least 2 words, all different")
         if not isinstance(self.variant, str) or self.variant not in VARIANTS:
@@ -212,7 +216,8 @@ class Metadata:
         values.setdefault("padding", "same")
         if values.keys() != names:
             missing, unknown = sorted(names - values.keys()), sorted(values.keys() - names)
-            raise ModelError(f"metadata: missing {missing}, unknown {unknown}; expected {sorted(names)}")
+            shown = shortened(str(unknown), 200)
+            raise ModelError(f"metadata: missing {missing}, unknown {shown}; expected {sorted(names)}")
         if isinstance(values["labels"], list):
             values["labels"] = tuple(values["labels"])
         thresholds = _check_object("thresholds", values["thresholds"])
@@ -229,6 +234,11 @@ def _operating_points(score: str, points: Any) -> tuple[OperatingPoint, ...]:
     if not isinstance(points, list):
         _refuse(field, points, "a list of operating points")
     return tuple(OperatingPoint.from_dict(_check_object(field, point)) for point in points)
+
+
+def _is_text(value: object, most: int) -> bool:
+    """Whether it can be shown to somebody: not a line end, nor what moves a terminal's cursor or turns a line round."""
+    return isinstance(value, str) and bool(value.strip()) and len(value) <= most and is_one_line(value)
 
 
 def _check_schema(schema: Any) -> None:

@@ -17,18 +17,22 @@ import numpy as np
 
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.errors import ModelError
 from kws_edge.model import evidence
 from kws_edge.model.answers import answers, rank
 from kws_edge.model.clips import STEP_SECONDS, cut, window_frames
 from kws_edge.model.metadata import SILENCE_CLASS, Metadata, is_word
 from kws_edge.model.prediction import Prediction, Reason
 from kws_edge.model.score import Score
-from kws_edge.model.selection import DEFAULT_TARGET, OperatingPoint
+from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL, OperatingPoint
 from kws_edge.model.session import MAX_BATCH, Outputs
 from kws_edge.model.variants import get_variant
+from kws_edge.text import shortened
 
 SMOOTHING: Final = 0.3
 """Seconds, for a model that was not calibrated on streams."""
+MAX_SMOOTHING: Final = 0.9
+"""Seconds; shorter than a window: a mean over more would be of windows that have nothing in common."""
 _BEYOND: Final = 0.5  # s
 
 
@@ -110,6 +114,11 @@ def _decided_by(metadata: Metadata, score: Score, point: OperatingPoint) -> tupl
         return SMOOTHING, point.threshold
     smoothing, thresholds = settings.get("smoothing", SMOOTHING), settings.get("thresholds")
     of_stream = thresholds.get(score, point.threshold) if isinstance(thresholds, Mapping) else point.threshold
+    for name, value, most in (("smoothing", smoothing, MAX_SMOOTHING), ("threshold", of_stream, -WITHHOLD_ALL)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -most <= value <= most:
+            raise ModelError(
+                f"model {metadata.name}: stream: {name} {shortened(repr(value))}; expected a number up to {most:g}"
+            )
     if point.target < DEFAULT_TARGET:
         of_stream = point.threshold
     return float(smoothing), min(point.threshold, float(of_stream))

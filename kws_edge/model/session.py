@@ -1,6 +1,7 @@
 """One ONNX file: open it, check it against what it says of itself, run batches."""
 
 import ctypes
+import math
 import os
 import re
 import warnings
@@ -15,11 +16,18 @@ import onnxruntime as ort
 from kws_edge.arrays import F32, I64
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.errors import ModelError, ProviderError, SettingError
+from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, available_providers, full_name, open_session, short_name
+from kws_edge.text import one_line, shortened
 
 MAX_BATCH: Final = 16
 """Clips or windows per run, at most: its memory grows with more, its speed hardly does."""
+
+_ROUNDING: Final = 1e-5
+"""By how much float32 may miss the ends of a range."""
+_LEAST_VACUITY: Final = math.exp(-LOGIT_LIMIT) / 2
+"""Of logits at their limit; below it, the strength of the evidence would be infinite."""
 
 _OTHER_FORMS = {
     ".audio.step.onnx": "for streams, with the front end in its graph",
@@ -102,21 +110,22 @@ class Session:
         if not np.isfinite(x).all():  # integer arithmetic would make something of them
             raise SettingError("features that are NaN or infinite; expected finite numbers")
         try:
-            labels, alpha, vacuity, entropy = self._session.run(OUTPUTS, {"mfcc": x})
+            outputs = Outputs(*self._session.run(OUTPUTS, {"mfcc": x}))
         except Exception as e:  # onnxruntime's errors have no class in common
-            raise ModelError(f"{self.path}: the network fails: {_reason(e)}; expected a sound model") from None
-        if not all(np.isfinite(output).all() for output in (alpha, vacuity, entropy)):
-            raise ModelError(f"{self.path}: an output is not finite; expected finite features and a sound model")
-        if not ((vacuity > 0) & (vacuity <= 1)).all() or not (alpha > 0).all():
-            raise ModelError(f"{self.path}: an alpha or vacuity that cannot be; expected a sound model")
-        return Outputs(labels, alpha, vacuity, entropy)
+            raise ModelError(f"{self.path}: the network fails: {reason(e)}; expected a sound model") from None
+        b, K = len(x), len(self.metadata.labels)
+        shapes = [np.shape(output) for output in (outputs.labels, outputs.alpha, outputs.vacuity, outputs.entropy)]
+        if shapes != [(b,), (b, K), (b,), (b,)]:  # which the graph leaves open, or says wrongly
+            raise ModelError(f"{self.path}: outputs of shapes {shapes} for {b} windows; expected one answer for each")
+        check_numbers(self.path, outputs)
+        return outputs
 
     def _open(self) -> ort.InferenceSession:
         try:
             return open_session(self._data, self._provider, self._threads)
         except Exception as e:  # its errors have no class in common
             raise ModelError(
-                f"{self.path}: onnxruntime {ort.__version__} cannot load it: {_reason(e)}; expected an ONNX file of "
+                f"{self.path}: onnxruntime {ort.__version__} cannot load it: {reason(e)}; expected an ONNX file of "
                 "kws-export, or a newer onnxruntime"
             ) from None
 
@@ -158,7 +167,8 @@ class Session:
             self._refuse(f"outputs for {K} labels", found, expected)
 
     def _refuse(self, what: str, found: object, expected: object) -> None:
-        raise ModelError(f"{self.path}: {what}: the graph has {found}; expected {expected} by its metadata")
+        given = shortened(one_line(found), 500)
+        raise ModelError(f"{self.path}: {what}: the graph has {given}; expected {expected} by its metadata")
 
 
 _opened: "weakref.WeakSet[Session]" = weakref.WeakSet()
@@ -183,12 +193,37 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _reason(error: Exception) -> str:
-    """Why onnxruntime refuses a file, in one line."""
+def check_numbers(path: Path, outputs: Outputs) -> None:
+    """Refuse what no Dirichlet distribution has, of a graph that is damaged or was made to give it.
+
+    Raises
+    ------
+    ModelError : a number that is NaN, infinite or out of its range, or the index of no label.
+    """
+    alpha, entropy = outputs.alpha, outputs.entropy
+    if (
+        alpha.min() > 0
+        and alpha.max() < math.inf
+        and outputs.vacuity.min() >= _LEAST_VACUITY
+        and outputs.vacuity.max() <= 1 + _ROUNDING
+        and entropy.min() >= -_ROUNDING
+        and entropy.max() <= 1 + _ROUNDING
+        and outputs.labels.min() >= 0
+        and outputs.labels.max() < alpha.shape[1]
+    ):
+        return
+    if not all(np.isfinite(output).all() for output in (alpha, outputs.vacuity, entropy)):
+        raise ModelError(f"{path}: an output is not finite; expected finite features and a sound model")
+    raise ModelError(f"{path}: an alpha, vacuity, entropy or class that cannot be; expected a sound model")
+
+
+def reason(error: Exception) -> str:
+    """Why onnxruntime refuses a file, in one line of reasonable length."""
     for what, pattern in _TOO_NEW.items():
         if numbers := re.search(pattern, str(error)):
             return f"found {what} {numbers[1]}, supported up to {numbers[2]}"
-    return " ".join(re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error)).split()).rstrip(".")
+    said = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))
+    return shortened(one_line(" ".join(said.split())).rstrip("."), 500)  # it repeats names that the file gives
 
 
 def _describe(node: Any) -> str:

@@ -177,6 +177,11 @@ class InferencePool:
                 decoder.load(b"", "nothing")
             self._decoders.put(decoder)
 
+    def end_late_decoders(self) -> None:
+        """End those that hang, whose clips had their 503 long ago; for a clock to call too, as no work may come."""
+        for decoder in self._all_decoders:
+            decoder.end_if_late(self._timeout * _HUNG)
+
     def close(self) -> None:
         """Take no more work; what runs ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -192,8 +197,7 @@ class InferencePool:
 
     def _dispatch(self) -> None:
         """Hand work to the threads that have none."""
-        for decoder in self._all_decoders if not self._idle else ():
-            decoder.end_if_late(self._timeout * _HUNG)
+        self.end_late_decoders()
         while self._idle and (jobs := self._take()):
             self._idle -= 1
             task = asyncio.get_running_loop().create_task(self._finish(jobs))

@@ -111,6 +111,7 @@ class Server(uvicorn.Server):
         """What is to be done again and again; whether to stop."""
         if counter % _TICKS == 0:
             self.connections.sweep()
+            self._service.pool.end_late_decoders()
             self._watch_files()
         return await super().on_tick(counter)
 

@@ -5,7 +5,6 @@ stream's next frames and, as states, what it still needs of the frames before. I
 window that ends with the last frame; it computes only what is new.
 """
 
-import math
 import weakref
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +18,7 @@ from kws_edge.errors import ModelError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, full_name, open_session, zero_states
-from kws_edge.model.session import Outputs
+from kws_edge.model.session import Outputs, check_numbers, reason
 
 SUFFIX: Final = ".step.onnx"
 
@@ -67,10 +66,9 @@ class Steps:
             else:
                 self._run(np.ascontiguousarray(frames.T[np.newaxis]))
         except Exception as e:  # onnxruntime's errors have no class in common
-            raise ModelError(f"{self._path}: the network fails: {e}; expected a sound model") from None
+            raise ModelError(f"{self._path}: the network fails: {reason(e)}; expected a sound model") from None
         self._now ^= 1
-        if not math.isfinite(np.add.reduce(self._numbers)):
-            raise ModelError(f"{self._path}: an output is not finite; expected finite features and a sound model")
+        check_numbers(self._path, self._outputs)
         return self._outputs
 
     def _run(self, features: F32) -> None:
@@ -109,7 +107,9 @@ def _open(model: KeywordModel) -> ort.InferenceSession:
     except ModelError as e:
         raise ModelError(f"{path}: {e}") from None
     except Exception as e:
-        raise ModelError(f"{path}: onnxruntime cannot load it: {e}; expected an ONNX file of kws-export") from None
+        raise ModelError(
+            f"{path}: onnxruntime cannot load it: {reason(e)}; expected an ONNX file of kws-export"
+        ) from None
     if (metadata.labels, metadata.front_end) != (model.labels, model.metadata.front_end):
         raise ModelError(f"{path}: of other words or features than {model.path.name}; expected its step form")
     _compare(model, session, path)
@@ -124,7 +124,9 @@ def _compare(model: KeywordModel, session: ort.InferenceSession, path: Path) -> 
     try:
         (alpha,) = session.run(["alpha"], {"mfcc": window, **zero_states(session)})
     except Exception as e:
-        raise ModelError(f"{path}: the network fails: {e}; expected the step form of {model.path.name}") from None
+        raise ModelError(
+            f"{path}: the network fails: {reason(e)}; expected the step form of {model.path.name}"
+        ) from None
     if alpha.shape != expected.shape or not np.allclose(alpha, expected, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise ModelError(
             f"{path}: answers differently than {model.path.name}; expected its step form, exported with it"

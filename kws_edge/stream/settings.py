@@ -7,12 +7,10 @@ from typing import Any, Final
 from kws_edge.errors import ModelError, SettingError, check_names
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.score import SCORES
+from kws_edge.model.search import MAX_SMOOTHING
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL
 from kws_edge.model.target import Target
 from kws_edge.text import shortened
-
-MAX_SMOOTHING: Final = 0.9
-"""Seconds; shorter than a window: a mean over more would be of windows that have nothing in common."""
 
 MAX_CROWDING: Final = 20.0
 
@@ -56,11 +54,14 @@ class StreamSettings:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, with a SettingError that names the field."""
         if not isinstance(self.labels, Mapping):
-            raise SettingError(f"stream settings: labels={self.labels!r}; expected an object of label to thresholds")
+            raise SettingError(
+                f"stream settings: labels={shortened(repr(self.labels))}; expected an object of label to thresholds"
+            )
         for name, thresholds in (("thresholds", self.thresholds), *self.labels.items()):
             if not isinstance(thresholds, Mapping) or not thresholds or thresholds.keys() - set(SCORES):
                 raise SettingError(
-                    f"stream settings: {name}={thresholds!r}; expected a number for one or both of {', '.join(SCORES)}"
+                    f"stream settings: {shortened(name)}={shortened(repr(thresholds))}; expected a number for one "
+                    f"or both of {', '.join(SCORES)}"
                 )
             for score, threshold in thresholds.items():
                 _check(f"{name}.{score}", threshold, WITHHOLD_ALL, -WITHHOLD_ALL)
@@ -184,4 +185,6 @@ def calibrated_words(metadata: Metadata) -> list[str] | None:
 
 def _check(name: str, value: float, least: float, most: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise SettingError(f"stream settings: {name}={value!r}; expected a number from {least:g} to {most:g}")
+        raise SettingError(
+            f"stream settings: {shortened(name)}={shortened(repr(value))}; expected a number from {least:g} to {most:g}"
+        )

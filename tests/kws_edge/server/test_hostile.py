@@ -297,7 +297,7 @@ def test_a_clip_whose_decoder_hangs_does_not_keep_its_thread(path: Path, monkeyp
         os.kill(hung.pid, signal.SIGSTOP)
         post = {"content": CLIP, "headers": WAV}
         assert server.post("/v1/classify", **post).status_code == 503
-        wait_for(lambda: server.post("/v1/classify", **post) and hung.poll() is not None)  # one of them ends it
+        wait_for(lambda: hung.poll() is not None)  # though nothing else comes that wants its thread
         monkeypatch.setattr("kws_edge.server.inference._HUNG", 1000)  # or a new one may be, before it has started
         wait_for(lambda: server.post("/v1/classify", **post).status_code == 200)
 
@@ -438,6 +438,43 @@ def test_a_line_end_after_an_answer_does_not_keep_a_connection(path: Path, after
         assert sock.recv(65_536).startswith(b"HTTP/1.1 200 ")
         sock.sendall(after)
         received(sock)
+
+
+ASKED = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["at first", "after an answer"])
+def test_a_head_that_trickles_in_has_no_more_time_than_another(path: Path, answered: bool) -> None:
+    with live_server(path, head_timeout=0.5) as server, dial(server, ASKED * answered) as sock:
+        assert not answered or sock.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        sock.setblocking(False)
+        head = iter(b"GET / HTTP/1.1\r\nX: " + b"a" * 7000)  # at 20 bytes a second: six minutes
+        wait_for(lambda: is_closed(sock, bytes([next(head)])))
+
+
+def test_a_frame_that_trickles_in_is_no_audio(path: Path) -> None:
+    with live_server(path, idle_timeout=0.5) as server, stream(server) as sock:
+        sock.sendall(struct.pack(">BBH", 0x82, 0x80 | 126, 16_000) + bytes(4))
+        end = time.monotonic() + PATIENT
+        heard = b""
+        sock.settimeout(0.05)
+        while struct.pack(">H", 4008) not in heard and time.monotonic() < end:
+            with contextlib.suppress(TimeoutError):
+                sock.sendall(b"a")
+                heard += sock.recv(65_536)
+        assert struct.pack(">H", 4008) in heard
+
+
+def is_closed(sock: socket.socket, sent: bytes) -> bool:
+    """Send bytes; whether the other side has closed the connection."""
+    try:
+        sock.sendall(sent)
+        time.sleep(0.05)
+        return sock.recv(65_536) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def test_a_connection_that_asks_and_reads_nothing_is_ended(path: Path) -> None:
