@@ -74,6 +74,9 @@ def test_impossible_front_end_settings_are_refused() -> None:
     settings = {**FrontEnd().to_dict(), "window": 600}
     with pytest.raises(ModelError, match=r"window of 600 samples does not fit n_fft=512"):
         Metadata.from_json(written(front_end=settings))
+    deaf = {**FrontEnd().to_dict(), "n_mels": 80, "f_min": 125.0, "f_max": 7600.0}
+    with pytest.raises(ModelError, match=r"no FFT bin lies in filter \d+ of 80"):
+        Metadata.from_json(written(front_end=deaf))
 
 
 def test_an_operating_point_that_contradicts_itself_is_refused() -> None:

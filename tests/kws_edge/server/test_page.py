@@ -173,6 +173,12 @@ def test_another_page_cannot_frame_or_script_it(server: httpx.Client) -> None:
     assert server.get("/page/app.js").headers["Content-Security-Policy"] == policy
 
 
+def test_on_a_phone_what_was_heard_comes_before_the_bars(page: Page) -> None:
+    page.look(320, 800, "light")
+    tops = [page.js(f"document.querySelector('{part}').getBoundingClientRect().top") for part in ("#log", "#bars")]
+    assert tops == sorted(tops)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1200])
 def test_it_fits_and_can_be_read(page: Page, width: int, scheme: str, tmp_path: Path) -> None:

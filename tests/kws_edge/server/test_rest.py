@@ -72,6 +72,26 @@ def test_a_form_is_answered_as_the_raw_body(server: httpx.Client) -> None:
     assert form.json() == raw.json()
 
 
+def test_a_channel_is_picked_by_its_number(server: httpx.Client) -> None:
+    two = wav(np.stack([tone(TONES["low"]), tone(TONES["high"])], axis=1))
+
+    def asked(channel: str) -> httpx.Response:
+        return server.post(f"/v1/classify?channel={channel}", content=two, headers=WAV)
+
+    assert [asked(channel).json()["label"] for channel in ("1", "2")] == ["low", "high"]
+    assert asked("mix").json()["guess"] in ("low", "high")
+    assert "channel 3 of 2" in problem(asked("3"), 422, "invalid-audio")
+    for impossible in ("0", "-1", "left", "255", "1e1"):
+        problem(asked(impossible), 422, "invalid-parameter")
+
+
+def test_channels_of_opposite_polarity_are_answered_with_a_warning(server: httpx.Client) -> None:
+    sound = tone(TONES["low"])
+    answer = server.post("/v1/classify", content=wav(np.stack([sound, -sound], axis=1)), headers=WAV).json()
+    assert answer["label"] == "low"
+    assert len(answer["warnings"]) == 1
+
+
 def test_an_uncertain_clip_is_answered_with_an_abstention_and_its_reason(server: httpx.Client) -> None:
     noise = np.random.default_rng(1).normal(0, 0.1, 16_000)
     answer = server.post("/v1/classify", content=wav(noise), headers=WAV).json()
