@@ -1,7 +1,6 @@
 """`kws-edge calibrate`: choose a stream's thresholds from recordings, and write them into a copy of the model."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -19,6 +18,7 @@ from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.settings import StreamSettings
+    from kws_edge.tuning.negatives import Negatives
     from kws_edge.tuning.points import Point
     from kws_edge.tuning.traced import Traced
 
@@ -29,7 +29,19 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 
 
 @click.command()
-@click.option("--negatives", multiple=True, required=True, metavar="PATH", help="Folder, file or pattern; repeatable.")
+@click.option(
+    "--negatives",
+    multiple=True,
+    required=True,
+    metavar="PATH",
+    help="Speech in which none of the words is said: a folder, file or pattern; repeatable.",
+)
+@click.option(
+    "--sounds",
+    multiple=True,
+    metavar="PATH",
+    help="Recordings without speech; the limit holds on them too; repeatable.",
+)
 @click.option("--positives", type=existing_folder, required=True, help="Clips of words, as WORD/clip.")
 @click.option("--list", "listed", type=existing_file, help="Use only these of the clips, as a validation_list.txt.")
 @click.option("--words", metavar="A,B", help="Calibrate for these words only  [default: all of the model's]")
@@ -75,6 +87,7 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with what was tried, the curve and the choice.")
 def calibrate(
     negatives: tuple[str, ...],
+    sounds: tuple[str, ...],
     positives: Path,
     listed: Path | None,
     words: str | None,
@@ -100,7 +113,8 @@ def calibrate(
     the one with the most hits is taken: on words in silence and, at each --snr, over all negatives. Longer smoothing
     answers later, so the shortest is taken that finds as many to within chance. Two tables are printed: what each
     smoothing and score reach within the limit, and for the chosen ones the trade-off curve, what is found and what it
-    costs. The copy says what it was calibrated on; the model's own file stays as it is.
+    costs. Then come the false accepts on each of the negatives, with 95 % intervals. The copy says what it was
+    calibrated on; the model's own file stays as it is.
 
     \b
     kws-edge calibrate --positives speech_commands --list speech_commands/validation_list.txt \\
@@ -118,8 +132,10 @@ def calibrate(
     others than those it is judged by: `kws-edge evaluate-stream --model mine.onnx`.
 
     How long the negatives must be: a recording without a single false accept shows, at 95 %, at most 3.7 an hour if it
-    lasts an hour, and 17 if it lasts 13 minutes. To show 0.5 an hour takes 7.4 hours. Where yours are too short for
-    the limit, the command says so, and the copy too; the threshold is then the best guess that they allow.
+    lasts an hour, and 17 if it lasts 13 minutes. To show 0.5 an hour takes 7.4 hours of --negatives, all together.
+    Where yours are too short for the limit, the command says so, and the copy too; the threshold is then the best guess
+    that they allow. Give recordings without speech, such as a vacuum cleaner, by --sounds: they hold the limit as well,
+    but show nothing about speech, from which nearly all false accepts come.
 
     A command is said on its own; speech goes on. With --crowding a word must be surer for each second, of the last 2.5,
     in which there was other sound as loud, and may be less sure on its own: more is found at the same number of false
@@ -143,6 +159,7 @@ def calibrate(
     from kws_edge.stream.settings import StreamSettings, chosen_labels
     from kws_edge.svg import check_name
     from kws_edge.tuning import calibration, choice
+    from kws_edge.tuning.negatives import Negatives
     from kws_edge.tuning.plot import det_plot
     from kws_edge.tuning.record import stream_record, write_forms
     from kws_edge.tuning.recordings import draw, short_name, spoken
@@ -154,8 +171,7 @@ def calibrate(
         check_name(plot)
     if after_wake and not metadata.stream:
         raise SettingError(f"model {loaded.name} is not calibrated on streams; expected one that is, for --after-wake")
-    if limit is None:
-        limit = _AFTER_WAKE_LIMIT if after_wake else _LIMIT
+    limit = (_AFTER_WAKE_LIMIT if after_wake else _LIMIT) if limit is None else limit
     crowding = crowding or ((0.0,) if after_wake else calibration.CROWDINGS)
     sought = chosen_labels(word_list(words), loaded.labels)
     chosen_words = None if words is None else sought
@@ -166,7 +182,7 @@ def calibrate(
     clips = draw([clip for clip in spoken(positives, listed) if clip[0] in sought], count, seed)
     if not clips:
         raise SettingError(f"no word of the model in {positives}; expected folders {', '.join(sought)}")
-    with_words, without = _trace(loaded, clips, negatives, snr, hop, seed)
+    with_words, without = _trace(loaded, clips, (*negatives, *sounds), snr, hop, seed)
     sets = [SCORES if score == "both" else (score,) for score in scores]
     tries = [
         (calibration.candidates(metadata, with_words, without, base, names, chosen_words), base)
@@ -183,7 +199,7 @@ def calibrate(
     curve = choice.frontier(next(points for points in tried if any(point is chosen for point in points)))
     best = [choice.best(points, limit) for points in tried]
 
-    stream = stream_record(
+    record = stream_record(
         chosen,
         limit,
         method="most hits under the limit on each of the negatives",
@@ -194,17 +210,17 @@ def calibrate(
         },
         seed=seed,
         hop=hop,
+        sounds=[short_name(pattern) for pattern in sounds],
     )  # fmt: skip
-    if after_wake:
-        stream = {**(metadata.stream or {}), "after_wake": stream}
-    calibrated = replace(metadata, stream=stream)
+    without_words = Negatives.of(record["calibration"])
+    calibrated = replace(metadata, stream={**(metadata.stream or {}), "after_wake": record} if after_wake else record)
     write_forms(loaded.path, out, calibrated, overwrite=force)
     if plot:
         det_plot(curve, chosen, limit, plot)
     if as_json:
         result = {
             "out": str(out),
-            "limit_shown": stream["calibration"]["limit_shown"],
+            "limit_shown": without_words.shows(limit),
             "chosen": chosen.to_dict(),
             "tried": [point.to_dict() for point in best if point],
             "curve": [point.to_dict() for point in curve],
@@ -212,8 +228,9 @@ def calibrate(
         click.echo(json.dumps(result, allow_nan=False))
     else:
         _print(best, curve, chosen, limit, out)
-    for line in _unshown(chosen, limit):
-        click.echo(line, err=True)
+        _print_negatives(without_words)
+    if not without_words.shows(limit):
+        click.echo(f"{limit:g} an hour is {without_words.verdict(limit)}", err=True)
 
 
 def _trace(
@@ -271,6 +288,12 @@ def _print(best: Sequence["Point | None"], curve: Sequence["Point"], chosen: "Po
     click.echo(f"* is what {out} holds now.")
 
 
+def _print_negatives(negatives: "Negatives") -> None:
+    click.echo("False accepts of the chosen one, where none of the words is said:")
+    for line in negatives.lines():
+        click.echo(f"  {line}")
+
+
 def _row(point: "Point", chosen: "Point | None") -> str:
     words = point.words
     delay = words.delay(0.5)
@@ -288,22 +311,3 @@ def _up_to(settings: "StreamSettings") -> str:
         values = sorted({threshold, *(own[score] for own in settings.labels.values() if score in own)})
         shown.append(f"{score} " + " to ".join(f"{value:.4g}" for value in dict.fromkeys((values[0], values[-1]))))
     return " and ".join(shown) + (f", crowding {settings.crowding:g}" if settings.crowding else "")
-
-
-def _unshown(chosen: "Point", limit: float) -> list[str]:
-    """What the negatives are too short to show, a line each."""
-    from kws_edge.tuning.evaluation import seconds_to_show
-
-    minutes = seconds_to_show(limit) / 60
-    length = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
-    takes = f"that takes {length} without one" if math.isfinite(minutes) else "no recording is long enough for that"
-    lines = []
-    for name, report in chosen.negatives.items():
-        rate = report.false_accepts_per_hour
-        if rate.high > limit:
-            plural = "" if report.false_accepts == 1 else "s"
-            lines.append(
-                f"not shown: {limit:g} an hour on {name}. {report.false_accepts} false accept{plural} in "
-                f"{report.seconds / 60:.1f} minutes: at 95 %, {rate.low:.1f} to {rate.high:.1f} an hour; {takes}"
-            )
-    return lines

@@ -12,6 +12,7 @@ from kws_edge.text import one_line
 if TYPE_CHECKING:
     from kws_edge.model.metadata import Metadata
     from kws_edge.model.selection import OperatingPoint
+    from kws_edge.stream.settings import StreamSettings
 
 
 @click.command()
@@ -104,23 +105,28 @@ def _stream(metadata: "Metadata") -> list[str]:
     """The settings that `kws-edge listen` uses, and what they were calibrated on, as far as the file says it."""
     from kws_edge.stream.settings import StreamSettings, calibrated_words
 
-    settings = StreamSettings.of(metadata)
+    stream = metadata.stream or {}
+    lines = _point("stream", StreamSettings.of(metadata), stream)
+    lines.append(f"               calibrated for {', '.join(calibrated_words(metadata) or ['all words'])}")
+    if isinstance(after := stream.get("after_wake"), Mapping):
+        lines += _point("after wake", StreamSettings.after_wake(metadata), after)
+    return lines
+
+
+def _point(title: str, settings: "StreamSettings", point: Mapping[str, Any]) -> list[str]:
+    """Settings, the limit that they were chosen for, and what the recordings without words show of it."""
+    from kws_edge.tuning.negatives import Negatives
+
     limits = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.thresholds.items())
     own = f", {len(settings.labels)} words with thresholds of their own" if settings.labels else ""
-    about = (metadata.stream or {}).get("calibration")
-    about = about if isinstance(about, Mapping) else {}
     crowding = f", crowding {settings.crowding:g}" if settings.crowding else ""
-    lines = [f"  stream       {limits}{own}, smoothing {settings.smoothing:g} s{crowding}"]
-    if "limit" in about:
-        shown = "" if about.get("limit_shown", True) else ", which the negatives are too short to show"
-        lines.append(f"               at most {about['limit']} false accepts an hour{shown}")
-    lines.append(f"               calibrated for {', '.join(calibrated_words(metadata) or ['all words'])}")
-    rates = about.get("false_accepts_per_hour", {})
-    for name, negative in about.get("negatives", {}).items():
-        rate = rates.get(name)
-        shows = f": {rate['value']:.1f} false accepts an hour ({rate['low']:.1f} to {rate['high']:.1f})" if rate else ""
-        lines.append(f"               without the words: {name}, {negative['seconds'] / 60:.1f} minutes{shows}")
-    return lines
+    lines = [f"  {title:12} {limits}{own}, smoothing {settings.smoothing:g} s{crowding}"]
+    about = point.get("calibration")
+    negatives = Negatives.of(about)
+    if isinstance(about, Mapping) and isinstance(limit := about.get("limit"), int | float):
+        verdict = negatives.verdict(limit)
+        lines.append(f"               limit {limit:g} an hour{f', {verdict}' if verdict else ''}")
+    return lines + [f"                 {line}" for line in negatives.lines()]
 
 
 def _pairs(values: Any) -> str:

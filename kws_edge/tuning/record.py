@@ -1,7 +1,7 @@
 """What a model's file says of its calibration on streams, and writing it into all forms of the model."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from kws_edge.model.metadata import Metadata
 from kws_edge.model.onnx_file import write_copy
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX
+from kws_edge.tuning.negatives import Negatives
 from kws_edge.tuning.points import Point
 
 FORMS: Final = (SUFFIX, ".audio.onnx", f".audio{SUFFIX}")
@@ -25,6 +26,7 @@ def stream_record(
     tried: Mapping[str, Any],
     seed: int,
     hop: float = DEFAULT_HOP,
+    sounds: Collection[str] = (),
 ) -> dict[str, Any]:
     """The `stream` of a model's metadata: the chosen settings, and what they were chosen on, in JSON types.
 
@@ -36,20 +38,20 @@ def stream_record(
     words : that it was chosen for; None for all of the model's.
     positives : `clips`, how many; `from`, their list or folder; `snr`, in dB, None for silence.
     tried : what was tried: `smoothing`, `score`, `crowding`, `per_label`.
+    sounds : names of the recordings without words that hold no speech.
     """
-    rates = {name: report.false_accepts_per_hour for name, report in point.negatives.items()}
+    negatives = Negatives(point.negatives, sounds)
     about = {
         "method": method,
         "limit": limit,
-        "limit_shown": all(rate.high <= limit for rate in rates.values()),
+        "limit_shown": negatives.shows(limit),
         "words_chosen": None if words is None else list(words),
         "hop": hop,
         "seed": seed,
         "positives": positives,
-        "negatives": {name: {"seconds": report.seconds} for name, report in point.negatives.items()},
         "tried": tried,
         "words": point.words.to_dict(),
-        "false_accepts_per_hour": {name: rate._asdict() for name, rate in rates.items()},
+        **negatives.to_dict(),
     }
     plain: dict[str, Any] = json.loads(json.dumps({"settings": point.settings.to_dict(), "calibration": about}))
     return plain

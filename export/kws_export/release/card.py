@@ -6,6 +6,7 @@ import numpy as np
 
 from kws_edge.model.metadata import Metadata, is_word
 from kws_edge.model.selection import OperatingPoint
+from kws_edge.tuning.negatives import Negatives, duration, interval
 from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import Scored
@@ -170,14 +171,24 @@ def _fewest(m: Metadata) -> str:
 
 
 def _on_streams(m: Metadata) -> list[str]:
+    """The thresholds for streams, the limit that they were chosen for, and what shows it."""
     about = (m.stream or {}).get("calibration") or {}
-    limit = f", calibrated for at most {about['limit']:g} false accepts an hour" if "limit" in about else ""
+    negatives = Negatives.of(about)
+    limit = about.get("limit")
+    verdict = "" if limit is None else negatives.verdict(limit)
+    chosen_for = "" if limit is None else f", calibrated for at most {limit:g} false accepts an hour"
+    rows = [
+        [kind, name, duration(r.seconds), str(r.false_accepts), interval(r)]
+        for kind, reports in negatives.by_kind().items()
+        for name, r in reports.items()
+    ]
     return [
         "## On streams",
         "",
-        f"The file carries thresholds of its own for streams{limit}: `kws-edge models {m.name}` shows them and what "
-        "they were calibrated on.",
+        f"The file carries thresholds of its own for streams{chosen_for}{f' ({verdict})' if verdict else ''}: "
+        f"`kws-edge models {m.name}` shows them and what they were calibrated on.",
         "",
+        *([_table(["without the words", "", "length", "false accepts", "rate"], rows), ""] if rows else []),
     ]
 
 

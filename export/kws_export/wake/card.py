@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kws_edge.model.metadata import Metadata
-from kws_edge.tuning.evaluation import StreamReport, seconds_to_show
+from kws_edge.tuning.evaluation import StreamReport
+from kws_edge.tuning.negatives import Negatives, duration, interval
 from kws_edge.tuning.points import Point
 from kws_export.data.pack import Source
 from kws_export.training.about import About
@@ -102,13 +103,6 @@ def wake_card(
     near: StreamReport | None,
 ) -> str:
     """Write the card, as markdown."""
-    (name, without), *_ = point.negatives.items()
-    rate = without.false_accepts_per_hour
-    shown = (
-        "shown"
-        if rate.high <= settings.limit
-        else (f"not shown: that takes {seconds_to_show(settings.limit) / 3600:.1f} hours without one")
-    )
     rows = [
         f"| found {condition} | {_percent(report.hit_rate)} | {report.words} words |"
         for condition, report in conditions.items()
@@ -116,10 +110,12 @@ def wake_card(
     if len(settings.labels) > 1:
         counts = point.words
         rows += [f"| of these, {w} | {counts.hits_of[w] / max(1, counts.words_of[w]):.1%} | |" for w in settings.labels]
-    rows.append(
-        f"| false accepts an hour, {name} | {rate.value:.2f} (95 %: {rate.low:.2f} to {rate.high:.2f}) "
-        f"| {without.seconds / 3600:.2f} h; {settings.limit:g} an hour is {shown} |"
-    )
+    verdict = Negatives(point.negatives).verdict(settings.limit)
+    rows += [
+        f"| false accepts, {name} | {interval(report)} | {report.false_accepts} in {duration(report.seconds)} |"
+        for name, report in point.negatives.items()
+    ]
+    rows.append(f"| {settings.limit:g} false accepts an hour | {verdict} | |")
     if near:
         rows.append(
             f"| answered of {settings.near_misses} near-misses, spoken one after the other | {near.false_accepts} | |"

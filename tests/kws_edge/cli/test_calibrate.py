@@ -32,7 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for i in range(3):
             soundfile.write(f"clips/{word}/{i}_nohash_0.wav", tone(word, 10 * i), RATE)
     rng = np.random.default_rng(1)
-    soundfile.write("hiss.wav", 0.05 * rng.standard_normal(10 * RATE), RATE)
+    for name in ("hiss", "hum"):
+        soundfile.write(f"{name}.wav", 0.05 * rng.standard_normal(10 * RATE), RATE)
     return tmp_path
 
 
@@ -68,19 +69,32 @@ class TestCalibrate:
         lines = calibrate("--smoothing", "0.2", "--smoothing", "0.5", "--score", "entropy").stdout.splitlines()
         assert lines[0] == "Within 0.5 false accepts an hour:"
         tried = lines[2 : lines.index("The trade-off of the chosen one:")]
-        curve = lines[len(tried) + 4 : -1]
+        marks = lines.index("* is what mine.onnx holds now.")
+        curve = lines[len(tried) + 4 : marks]
         assert ["0.20 s  entropy" in line for line in tried] == [True, True, False, False]
         assert ["0.50 s  entropy" in line for line in tried] == [False, False, True, True]
         (marked,) = [line for line in tried if line.startswith("*")]
         assert marked in curve
         assert "entropy" in marked
-        assert lines[-1] == "* is what mine.onnx holds now."
+
+    def test_false_accepts_on_each_of_the_negatives_are_printed_with_their_intervals(self) -> None:
+        result = calibrate("--smoothing", "0.2", "--sounds", "hum.wav")
+        start = result.stdout.index("False accepts of the chosen one")
+        assert result.stdout[start:].splitlines()[1:] == [
+            "  speech, hiss.wav    0 in  0.2 minutes, 0.00 an hour (95 %: 0.00 to 1328.66)",
+            "  sounds, hum.wav     0 in  0.2 minutes, 0.00 an hour (95 %: 0.00 to 1328.66)",
+        ]
+        negatives = stream_of("mine.onnx")["calibration"]["negatives"]
+        assert {name: negative["kind"] for name, negative in negatives.items()} == {
+            "hiss.wav": "speech",
+            "hum.wav": "sounds",
+        }
 
     def test_a_limit_that_the_negatives_are_too_short_to_show_is_said_and_written(self) -> None:
         result = calibrate("--smoothing", "0.2", "--false-accepts-per-hour", "2")
         assert result.stderr.splitlines() == [
-            "not shown: 2 an hour on hiss.wav. 0 false accepts in 0.2 minutes: at 95 %, 0.0 to 1328.7 an hour; "
-            "that takes 111 minutes without one"
+            "2 an hour is not shown: 0 false accepts in 0.2 minutes of speech, 0.00 an hour (95 %: 0.00 to 1328.66); "
+            "that takes 110.7 minutes without one"
         ]
         assert stream_of("mine.onnx")["calibration"]["limit_shown"] is False
 
@@ -102,9 +116,18 @@ class TestCalibrate:
         both = stream_of("both.onnx")
         assert {key: value for key, value in both.items() if key != "after_wake"} == stream_of("mine.onnx")
         assert both["after_wake"]["calibration"]["limit"] == 60
+        described = CliRunner().invoke(main, ["models", "both.onnx"]).stdout
+        assert "  after wake   entropy up to" in described
+        assert "limit 60 an hour, not shown: 0 false accepts in 0.2 minutes of speech" in described
         after = StreamSettings.after_wake(KeywordModel.load("both.onnx").metadata)
         assert after.thresholds["entropy"] >= both["settings"]["thresholds"]["entropy"]
         assert after.crowding == 0
+
+    def test_json_says_whether_the_limit_after_a_wake_word_is_shown_not_the_other(self) -> None:
+        quick = ("--smoothing", "0.3", "--score", "entropy", "--json")
+        shown = calibrate(*quick, "--false-accepts-per-hour", "2000")
+        after = calibrate("--after-wake", "--model", "mine.onnx", *quick, out="both.onnx")
+        assert [json.loads(result.stdout)["limit_shown"] for result in (shown, after)] == [True, False]
 
     def test_a_point_for_after_a_wake_word_needs_one_for_the_wake_word(self) -> None:
         result = calibrate("--after-wake")

@@ -181,7 +181,12 @@ class TestModels:
         assert said in run("models", "sure.onnx").stdout
 
     def test_its_stream_settings_are_told_with_what_they_were_calibrated_on(self, clips: Path) -> None:
-        about = {"limit": 2.0, "limit_shown": False, "words_chosen": ["low"], "negatives": {"radio": {"seconds": 90}}}
+        about = {
+            "limit": 2.0,
+            "limit_shown": False,
+            "words_chosen": ["low"],
+            "negatives": {"radio": {"seconds": 90, "kind": "speech"}},
+        }
         about["false_accepts_per_hour"] = {"radio": {"value": 0.0, "low": 0.0, "high": 147.6}}
         settings = StreamSettings({"entropy": 0.25, "vacuity": 0.1}, smoothing=0.5).to_dict()
         stream = {"settings": settings, "calibration": about}
@@ -190,9 +195,10 @@ class TestModels:
         start = next(i for i, line in enumerate(lines) if line.startswith("stream "))
         assert lines[start : start + 4] == [
             "stream       entropy up to 0.25 and vacuity up to 0.1, smoothing 0.5 s",
-            "at most 2.0 false accepts an hour, which the negatives are too short to show",
+            "limit 2 an hour, not shown: 0 false accepts in 1.5 minutes of speech, "
+            "0.00 an hour (95 %: 0.00 to 147.56); that takes 110.7 minutes without one",
+            "speech, radio    0 in  1.5 minutes, 0.00 an hour (95 %: 0.00 to 147.56)",
             "calibrated for low",
-            "without the words: radio, 1.5 minutes: 0.0 false accepts an hour (0.0 to 147.6)",
         ]
         assert json.loads(run("models", "few.onnx", "--json").stdout)["stream"] == stream
 

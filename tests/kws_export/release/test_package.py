@@ -26,6 +26,8 @@ from kws_edge.model.metadata import Metadata
 from kws_edge.model.onnx_file import write_copy
 from kws_edge.model.session import Outputs
 from kws_edge.stream.settings import StreamSettings
+from kws_edge.tuning.evaluation import StreamReport
+from kws_edge.tuning.negatives import Negatives
 from kws_export.cli import main
 from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import Scored
@@ -392,7 +394,11 @@ def test_an_exported_file_is_calibrated_and_written_anew_from_its_own_weights(
 ) -> None:
     old = tmp_path / "models" / "four-tones.onnx"
     old.parent.mkdir()
-    stream = {"settings": StreamSettings({"entropy": 0.25}).to_dict(), "calibration": {"limit": 2.0}}
+    negatives = Negatives({"radio": StreamReport(7200, false_accepts=1)})
+    stream = {
+        "settings": StreamSettings({"entropy": 0.25}).to_dict(),
+        "calibration": {"limit": 2.0, **negatives.to_dict()},
+    }
     stale = replace(exported.metadata, thresholds={}, calibration={}, accuracy={}, stream=stream)
     write_copy(exported.file, old, stale)
     result = CliRunner().invoke(
@@ -405,7 +411,8 @@ def test_an_exported_file_is_calibrated_and_written_anew_from_its_own_weights(
     assert old.with_suffix(".audio.onnx").exists()
     card = old.with_suffix(".md").read_text(encoding="utf-8")
     assert "    kws-export export models/four-tones.onnx --data data --with-front-end\n" in card
-    assert "calibrated for at most 2 false accepts an hour" in card
+    assert "calibrated for at most 2 false accepts an hour (not shown: 1 false accept in 2.0 hours of speech" in card
+    assert "| speech | radio | 2.0 hours | 1 | 0.50 an hour (95 %: 0.01 to 2.79) |" in card
     clips = np.stack([pad(mfcc(tone_words.say("low", i))) for i in range(5)])
     before, after = (KeywordModel.load(path).run(clips) for path in (exported.file, old))
     np.testing.assert_allclose(before.alpha, after.alpha, rtol=1e-5)
