@@ -54,7 +54,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ModelWork:
     """What one run of a graph does.
 
     Attributes
@@ -85,7 +85,7 @@ def kind(operator: str, inputs: Sequence[Shape]) -> str:
     return "depthwise convolution" if channels == 1 else "convolution"
 
 
-def count(model: onnx.ModelProto, dims: Mapping[str, int]) -> Work:
+def count(model: onnx.ModelProto, dims: Mapping[str, int]) -> ModelWork:
     """Count a graph's work; free dimensions are those given by name, or else 1."""
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
@@ -108,7 +108,7 @@ def count(model: onnx.ModelProto, dims: Mapping[str, int]) -> Work:
         between = [name for name in (*node.input, *node.output) if name not in edges and name not in constants]
         inner += sum(sizes[name] for name in between if name)
     weight_bytes = sum(numpy_helper.to_array(tensor).nbytes for tensor in constants.values())
-    return Work(nodes, weight_bytes, sum(sizes[name] for name in edges), inner)
+    return ModelWork(nodes, weight_bytes, sum(sizes[name] for name in edges), inner)
 
 
 def _values(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:

@@ -61,7 +61,7 @@ FOLLOWS = 0.5  # s of lag with which a stream still follows
 
 
 @dataclass
-class Server:
+class RunningServer:
     """A server that runs as a process of its own, perhaps with more below it."""
 
     url: str
@@ -88,7 +88,7 @@ class Server:
 
 
 @contextmanager
-def server(model: Path, **settings: object) -> Iterator[Server]:
+def server(model: Path, **settings: object) -> Iterator[RunningServer]:
     flags = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     code = "from kws_edge.cli import main; main()"
     command = [sys.executable, "-c", code, "serve", "--models", str(model), "--port", "0", *flags]
@@ -104,7 +104,7 @@ def server(model: Path, **settings: object) -> Iterator[Server]:
                 break
             except httpx.ConnectError:
                 time.sleep(0.05)
-        yield Server(url, process.pid)
+        yield RunningServer(url, process.pid)
     finally:
         process.terminate()
         process.wait(20)
@@ -129,7 +129,7 @@ def direct(model: Path, seconds: int) -> dict[str, float]:
     }
 
 
-def clips(running: Server, clients: int, seconds: int) -> dict[str, float]:
+def clips(running: RunningServer, clients: int, seconds: int) -> dict[str, float]:
     file = io.BytesIO()
     soundfile.write(file, word(), 16_000, format="WAV", subtype="PCM_16")
     health: list[float] = []
@@ -168,7 +168,7 @@ def clips(running: Server, clients: int, seconds: int) -> dict[str, float]:
     }
 
 
-async def streams(running: Server, count: int, seconds: int, share: float) -> dict[str, float]:
+async def streams(running: RunningServer, count: int, seconds: int, share: float) -> dict[str, float]:
     """Live streams with sound for a share of their time, in turns of five seconds."""
     sound = (word() * 32767).astype("<i2").reshape(10, 1600)
     quiet = np.random.default_rng(1).integers(-8, 8, (10, 1600)).astype("<i2")

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from kws_edge.model.shipped import shipped_models
     from kws_edge.stream.events import Event
     from kws_edge.stream.settings import StreamSettings
-    from kws_edge.stream.spotter import Spotter, State
+    from kws_edge.stream.spotter import Spotter
+    from kws_edge.stream.state import State
     from kws_edge.stream.wake import Wake
 
 __all__ = [
@@ -82,7 +83,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
     "Block": "kws_edge.audio.sources",
-    "Event": "kws_edge.stream.decision",
+    "Event": "kws_edge.stream.events",
     "InputDevice": "kws_edge.audio.devices",
     "KeywordModel": "kws_edge.model.keyword_model",
     "Metadata": "kws_edge.model.metadata",
@@ -92,8 +93,8 @@ _HOMES = {
     "Reason": "kws_edge.model.prediction",
     "Spotter": "kws_edge.stream.spotter",
     "StandardInput": "kws_edge.audio.sources",
-    "State": "kws_edge.stream.spotter",
-    "StreamSettings": "kws_edge.stream.decision",
+    "State": "kws_edge.stream.state",
+    "StreamSettings": "kws_edge.stream.settings",
     "Wake": "kws_edge.stream.wake",
     "WavFile": "kws_edge.audio.sources",
     "available_providers": "kws_edge.model.runtime",

@@ -48,7 +48,7 @@ OTHER = "computer"  # what no row listens for
 SINGLE = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
 
-class Process:
+class PeerProcess:
     """A row, running."""
 
     def __init__(self, row: PeerRow, interpreter: Path, core: int) -> None:
@@ -175,7 +175,7 @@ def check(row: PeerRow, homes: dict[str, Path], options: argparse.Namespace, fol
     """In how many recordings of its own word, and of another, the row finds one."""
     say(f"check {row.name}")
     fired = {}
-    with Process(row, homes[row.environment], options.core) as process:
+    with PeerProcess(row, homes[row.environment], options.core) as process:
         for word in (row.word, OTHER):
             recordings = sounds.said(options.data, word, row.recordings, options.seed)
             answers = (process.play(sounds.write(x, folder / "said.raw"), 0, len(x) / SAMPLE_RATE) for x in recordings)
@@ -193,7 +193,7 @@ def one_round(
     rows: Sequence[PeerRow], homes: dict[str, Path], core: int, audio: Path, quiet: Path, seconds: int
 ) -> dict[str, dict[str, Any]]:
     """Every row once, in turns."""
-    processes = {row.name: Process(row, homes[row.environment], core) for row in rows}
+    processes = {row.name: PeerProcess(row, homes[row.environment], core) for row in rows}
     measured: dict[str, dict[str, Any]] = {}
     for name, process in processes.items():
         process.play(audio, 0, WARM_UP)

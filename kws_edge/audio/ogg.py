@@ -23,7 +23,7 @@ _NONE: Final = 2**64 - 1  # the position of a page on which no packet ends
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _OggPage:
     """A page on which packets of sound end: where it is, its numbers, and the samples at 48 kHz of those packets."""
 
     at: int
@@ -45,10 +45,10 @@ class _Page:
 
 
 @dataclass(slots=True)
-class _Stream:
+class _OggStream:
     packets: int = 0
     begun: bytes = b""  # the first two bytes of a packet that goes on in the next page
-    pages: list[_Page] = field(default_factory=list)
+    pages: list[_OggPage] = field(default_factory=list)
 
     def take(self, at: int, head: bytes, sizes: bytes, body: bytes) -> None:
         samples, position = 0, 0
@@ -61,7 +61,7 @@ class _Stream:
         crc, granule = (int.from_bytes(head[i:j], "little") for i, j in ((_CRC, _SEGMENTS), (_GRANULE, _SERIAL)))
         if samples:
             length = len(head) + len(sizes) + len(body)
-            self.pages.append(_Page(at, length, crc, granule, samples, bool(head[_FLAGS] & _LAST)))
+            self.pages.append(_OggPage(at, length, crc, granule, samples, bool(head[_FLAGS] & _LAST)))
 
     def contradicts_itself(self) -> bool:
         before = 0
@@ -93,12 +93,12 @@ def corrections(read: ReadAt) -> tuple[list[tuple[int, bytes]], float]:
     And where the last page ends: libsndfile takes what is behind it, as a tag, for damage. Infinite where none says
     that it is the last.
     """
-    streams: dict[bytes, _Stream] = {}
+    streams: dict[bytes, _OggStream] = {}
     at, ended = 0, False
     while (head := read(at, _HEAD))[:4] == b"OggS" and len(head) == _HEAD:
         sizes = read(at + _HEAD, head[_SEGMENTS])
         body = read(at + _HEAD + len(sizes), sum(sizes))
-        streams.setdefault(head[_SERIAL : _SERIAL + 4], _Stream()).take(at, head, sizes, body)
+        streams.setdefault(head[_SERIAL : _SERIAL + 4], _OggStream()).take(at, head, sizes, body)
         at += _HEAD + len(sizes) + len(body)
         ended = bool(head[_FLAGS] & _LAST)
     wrong = [stream for stream in streams.values() if stream.contradicts_itself()]

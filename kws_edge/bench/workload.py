@@ -99,7 +99,7 @@ class Workload(Protocol):
         """Whether the steps from here on are alike."""
 
 
-class Clips:
+class ClipWorkload:
     """Clips of a second, 16-bit WAV in memory, decided on together as by `KeywordModel.classify_batch`."""
 
     def __init__(self, model: TimedModel, batch: int, hop: float) -> None:
@@ -130,7 +130,7 @@ class Clips:
         return True
 
 
-class Stream:
+class StreamWorkload:
     """A live stream, hop after hop through a `Spotter`. The network looks at every hop: the most that it can cost."""
 
     def __init__(self, model: TimedModel, batch: int, hop: float) -> None:
@@ -155,7 +155,10 @@ class Stream:
         return self._spotter.time > WARM_UP
 
 
-WORKLOADS: Final[Mapping[str, Callable[[TimedModel, int, float], Workload]]] = {"clip": Clips, "stream": Stream}
+WORKLOADS: Final[Mapping[str, Callable[[TimedModel, int, float], Workload]]] = {
+    "clip": ClipWorkload,
+    "stream": StreamWorkload,
+}
 """Name of a task → what it runs, made from a model, a batch size and a hop in seconds."""
 
 

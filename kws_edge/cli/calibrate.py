@@ -18,7 +18,7 @@ from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.settings import StreamSettings
-    from kws_edge.tuning.negatives import Negatives
+    from kws_edge.tuning.false_accepts import FalseAccepts
     from kws_edge.tuning.points import Point
     from kws_edge.tuning.traced import Traced
 
@@ -159,7 +159,7 @@ def calibrate(
     from kws_edge.stream.settings import StreamSettings, chosen_labels
     from kws_edge.svg import check_name
     from kws_edge.tuning import calibration, choice
-    from kws_edge.tuning.negatives import Negatives
+    from kws_edge.tuning.false_accepts import FalseAccepts
     from kws_edge.tuning.plot import det_plot
     from kws_edge.tuning.record import stream_record, write_forms
     from kws_edge.tuning.recordings import draw, short_name, spoken
@@ -212,7 +212,7 @@ def calibrate(
         hop=hop,
         sounds=[short_name(pattern) for pattern in sounds],
     )  # fmt: skip
-    without_words = Negatives.of(record["calibration"])
+    without_words = FalseAccepts.of(record["calibration"])
     calibrated = replace(metadata, stream={**(metadata.stream or {}), "after_wake": record} if after_wake else record)
     write_forms(loaded.path, out, calibrated, overwrite=force)
     if plot:
@@ -288,7 +288,7 @@ def _print(best: Sequence["Point | None"], curve: Sequence["Point"], chosen: "Po
     click.echo(f"* is what {out} holds now.")
 
 
-def _print_negatives(negatives: "Negatives") -> None:
+def _print_negatives(negatives: "FalseAccepts") -> None:
     click.echo("False accepts of the chosen one, where none of the words is said:")
     for line in negatives.lines():
         click.echo(f"  {line}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from kws_edge.stream.events import Event
-    from kws_edge.stream.spotter import Snapshot, State
+    from kws_edge.stream.state import Snapshot, State
 
 REFRESH = 0.1
 """Seconds between two pictures: as often as there is a new hop, and slow enough for a terminal over a network."""

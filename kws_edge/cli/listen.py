@@ -4,27 +4,21 @@ import logging
 import shlex
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from kws_edge.cli.channel import channel_option
-from kws_edge.cli.remote import View, connected, server_option
+from kws_edge.cli.remote import View, server_option
 from kws_edge.cli.target import TARGET
 from kws_edge.model.score import STREAM_SCORES, StreamScore
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
-    from kws_edge.audio.sources import AudioSource, Block
-    from kws_edge.cli.actions import EventCommand, EventSaver
-    from kws_edge.cli.display import Display, Health
-    from kws_edge.client import Hello
+    from kws_edge.audio.sources import AudioSource
     from kws_edge.model.metadata import Metadata
-    from kws_edge.stream.events import Event
-    from kws_edge.stream.spotter import Snapshot, Spotter
+    from kws_edge.stream.spotter import Spotter
 
 
 @click.command()
@@ -148,6 +142,7 @@ def listen(
     """
     from kws_edge.cli.actions import STANDARD_ERROR, EventCommand, EventSaver
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
+    from kws_edge.cli.listening import run, run_at
     from kws_edge.cli.words import word_list
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.events import local_time
@@ -187,11 +182,11 @@ def listen(
     logging.getLogger("kws_edge").addHandler(log)
     try:
         if isinstance(stream, Spotter):
-            _run(stream, opened, display, command, saver)
+            run(stream, opened, display, command, saver)
         else:
             assert server is not None
             asked |= {"wake": word_list(wake), "wake_model": wake_model, "wake_seconds": wake_seconds}
-            _run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
+            run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
     finally:
         opened.close()
         if saver:
@@ -267,102 +262,3 @@ def _open(
     from kws_edge.audio.microphone import Microphone
 
     return Microphone(int(device) if device and device.isdecimal() else device, channel=channel), "microphone"
-
-
-def _run(
-    spotter: "Spotter",
-    source: "AudioSource",
-    display: "Display",
-    command: "EventCommand | None",
-    saver: "EventSaver | None",
-) -> None:
-    """Listen until the source ends. Where it held nothing to decide on, say why."""
-    from kws_edge.memory import release_start
-    from kws_edge.stream.spotter import State
-
-    told, heard, loudest = 0, False, float("-inf")
-    for block in source:
-        if block.dropped:
-            spotter.gap(block.dropped)
-        events = spotter.push(block.samples)
-        told += len(events)
-        if not heard and spotter.state == State.LISTENING:
-            heard = True
-            release_start()  # all has run once
-        loudest = max(loudest, spotter.last.level if spotter.last else loudest)
-        _tell(events, display, command, saver)
-        if saver:
-            saver.add(block)
-        display.update(_health(source))
-    seconds, early = spotter.time, spotter.state == State.WARMING_UP
-    events = spotter.finish()
-    _tell(events, display, command, saver)
-    if told or events or heard:
-        return
-    if early:
-        display.warn(f"nothing was heard: {seconds:.2f} s of sound came in; expected {spotter.hop:g} s or more")
-    else:
-        display.warn(
-            f"nothing was heard: too quiet: at most {loudest:.0f} dBFS in {seconds:.1f} s; expected a level above the "
-            "noise, or a microphone that is not muted"
-        )
-
-
-def _run_at(
-    url: str,
-    asked: dict[str, Any],
-    view: View | None,
-    source: "AudioSource",
-    display: "Display",
-    command: "EventCommand | None",
-    saver: "EventSaver | None",
-) -> None:
-    """Let a server listen until the source ends; where there is a view, it and the display follow every hop."""
-    lock = threading.Lock()  # the source is read in a thread of the client
-
-    def watch(message: "Hello | Snapshot") -> None:
-        assert view is not None
-        view(message)
-        display.update(_health(source))
-
-    heard = _Overheard(source, saver, lock) if saver else source
-    with connected(url) as client:
-        for event in client.listen(heard, watch=watch if view else None, **asked):
-            with lock:
-                _tell([event], display, command, saver)
-
-
-class _Overheard:
-    """A source whose blocks are kept for the events in them, on their way to the server."""
-
-    def __init__(self, source: "AudioSource", saver: "EventSaver", lock: threading.Lock) -> None:
-        self._source, self._saver, self._lock = source, saver, lock
-
-    def __iter__(self) -> Iterator["Block"]:
-        for block in self._source:
-            with self._lock:
-                self._saver.add(block)
-            yield block
-
-    def close(self) -> None:
-        self._source.close()
-
-
-def _tell(
-    events: list["Event"], display: "Display", command: "EventCommand | None", saver: "EventSaver | None"
-) -> None:
-    for event in events:
-        display.event(event)
-        if command:
-            command(event)
-        if saver:
-            saver(event)
-
-
-def _health(source: "AudioSource") -> "Health":
-    from kws_edge.audio.microphone import Microphone
-    from kws_edge.cli.display import Health
-
-    if not isinstance(source, Microphone):
-        return Health(problem=getattr(source, "problem", None))
-    return Health(source.overflows, source.dropped, source.lag, source.problem)

@@ -115,14 +115,14 @@ def _stream(metadata: "Metadata") -> list[str]:
 
 def _point(title: str, settings: "StreamSettings", point: Mapping[str, Any]) -> list[str]:
     """Settings, the limit that they were chosen for, and what the recordings without words show of it."""
-    from kws_edge.tuning.negatives import Negatives
+    from kws_edge.tuning.false_accepts import FalseAccepts
 
     limits = " and ".join(f"{score} up to {threshold:.4g}" for score, threshold in settings.thresholds.items())
     own = f", {len(settings.labels)} words with thresholds of their own" if settings.labels else ""
     crowding = f", crowding {settings.crowding:g}" if settings.crowding else ""
     lines = [f"  {title:12} {limits}{own}, smoothing {settings.smoothing:g} s{crowding}"]
     about = point.get("calibration")
-    negatives = Negatives.of(about)
+    negatives = FalseAccepts.of(about)
     if isinstance(about, Mapping) and isinstance(limit := about.get("limit"), int | float):
         verdict = negatives.verdict(limit)
         lines.append(f"               limit {limit:g} an hour{f', {verdict}' if verdict else ''}")

@@ -12,7 +12,7 @@ from kws_edge.errors import SettingError
 
 if TYPE_CHECKING:
     from kws_edge.client import Client, Hello
-    from kws_edge.stream.spotter import Snapshot, State
+    from kws_edge.stream.state import Snapshot, State
 
 KEY_VARIABLE = "KWS_EDGE_API_KEY"
 """Where the key comes from: a flag would show it to everybody who lists the processes."""
@@ -88,7 +88,7 @@ class View:
     @property
     def state(self) -> "State":
         """What the stream is at."""
-        from kws_edge.stream.spotter import State
+        from kws_edge.stream.state import State
 
         return self.last.state if self.last else State.WARMING_UP
 

@@ -91,7 +91,7 @@ def measure(spotter: "Spotter", chunks: Iterable[F32]) -> Cost | None:
     from kws_edge.audio.level import SAMPLE_RATE
     from kws_edge.bench.machine import resident_memory
     from kws_edge.bench.workload import WARM_UP
-    from kws_edge.stream.spotter import State
+    from kws_edge.stream.state import State
 
     times, runs, cpu, streamed = [], 0, 0.0, 0
     for chunk in chunks:

@@ -18,7 +18,7 @@ from kws_edge.model.prediction import Prediction
 from kws_edge.model.score import Score, StreamScore
 from kws_edge.model.target import Target
 from kws_edge.stream.events import Abstentions, Event
-from kws_edge.stream.spotter import Snapshot
+from kws_edge.stream.state import Snapshot
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection

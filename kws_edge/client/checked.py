@@ -10,7 +10,7 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.model.prediction import Reason
 from kws_edge.model.score import Score
-from kws_edge.stream.spotter import State
+from kws_edge.stream.state import State
 from kws_edge.text import one_line
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from kws_edge.client.errors import another_version, error_of
 from kws_edge.errors import SettingError
 from kws_edge.model.target import Target
 from kws_edge.stream.events import Event
-from kws_edge.stream.spotter import Snapshot
+from kws_edge.stream.state import Snapshot
 
 FINISH: Final = json.dumps({"type": "finish"})
 END: Final = object()

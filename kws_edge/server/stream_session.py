@@ -29,7 +29,8 @@ from kws_edge.server.messages import Pcm
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.events import Abstentions, local_time
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
-from kws_edge.stream.spotter import Snapshot, Spotter
+from kws_edge.stream.spotter import Spotter
+from kws_edge.stream.state import Snapshot
 from kws_edge.stream.wake import LONGEST, SHORTEST, WAKE_SECONDS, Wake
 from kws_edge.text import shortened
 

@@ -8,9 +8,8 @@ for event in spotter.listen(Microphone()):
 import io
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,51 +33,10 @@ from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, window_seconds
 from kws_edge.stream.incremental import Steps, has_steps
 from kws_edge.stream.losses import SPAN, Losses
 from kws_edge.stream.settings import StreamSettings, event_words
+from kws_edge.stream.state import Snapshot, State
 from kws_edge.stream.wake import Wake, WakeTimer
 
 Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
-
-
-class State(StrEnum):
-    """The state of a stream.
-
-    Examples
-    --------
-    >>> from kws_edge import KeywordModel, Spotter, State
-    >>> Spotter(KeywordModel.load()).state is State.WARMING_UP
-    True
-    """
-
-    WARMING_UP = "warming_up"
-    """There is less than one hop since the start or the last gap."""
-    SILENCE = "silence"
-    """Nothing is above the noise: the network rests."""
-    LISTENING = "listening"
-    """The network looks at every window."""
-    LOSSES = "losses"
-    """So many samples are lost that words cannot be recognised."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
-    """The last hop, for displays.
-
-    Attributes
-    ----------
-    time : stream time of its end, s.
-    state : of the stream.
-    level, noise : of the sound and of the noise floor, dBFS, at least -100.
-    probability : float32 [K], smoothed as the decision sees it, in the order of the model's labels.
-    vacuity, entropy : the same.
-    """
-
-    time: float
-    state: State
-    level: float
-    noise: float
-    probability: F32
-    vacuity: float
-    entropy: float
 
 
 class Spotter:

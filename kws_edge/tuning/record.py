@@ -9,7 +9,7 @@ from kws_edge.model.metadata import Metadata
 from kws_edge.model.onnx_file import write_copy
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX
-from kws_edge.tuning.negatives import Negatives
+from kws_edge.tuning.false_accepts import FalseAccepts
 from kws_edge.tuning.points import Point
 
 FORMS: Final = (SUFFIX, ".audio.onnx", f".audio{SUFFIX}")
@@ -40,7 +40,7 @@ def stream_record(
     tried : what was tried: `smoothing`, `score`, `crowding`, `per_label`.
     sounds : names of the recordings without words that hold no speech.
     """
-    negatives = Negatives(point.negatives, sounds)
+    negatives = FalseAccepts(point.negatives, sounds)
     about = {
         "method": method,
         "limit": limit,

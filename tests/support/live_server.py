@@ -93,7 +93,7 @@ def serve_command(*arguments: str) -> list[str]:
     return [sys.executable, "-c", "from kws_edge.cli import main; main()", "serve", "--port", "0", *arguments]
 
 
-class Process:
+class ServerProcess:
     """`kws-edge serve` as a process of its own."""
 
     def __init__(self, *arguments: str) -> None:

@@ -57,17 +57,17 @@ def export(
     The same file anew, with this version's graph and thresholds:
       kws-export export models/softmax.onnx --data speech_commands --with-front-end
     """
-    from kws_export.release.package import Source, package
+    from kws_export.release.package import ExportSource, package
     from kws_export.training.about import About
 
     # Paths for the card, so without the folders of this machine.
     if source.is_dir():
-        opened = Source.open(source / checkpoint)
+        opened = ExportSource.open(source / checkpoint)
         out = out or Path("models") / f"{opened.checkpoint.recipe.name}.onnx"
         given = [_below(source, "runs"), "--data", data.resolve().name, "--out", f"models/{out.name}"]
         given += ["--checkpoint", checkpoint]
     else:
-        opened, out = Source.open(source), out or source
+        opened, out = ExportSource.open(source), out or source
         given = [_below(source, "models", "research"), "--data", data.resolve().name]
         given += ["--out", _below(out, "models", "research")] if out != source else []
     given += ["--score", score] if score else []

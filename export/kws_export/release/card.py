@@ -6,7 +6,7 @@ import numpy as np
 
 from kws_edge.model.metadata import Metadata, is_word
 from kws_edge.model.selection import OperatingPoint
-from kws_edge.tuning.negatives import Negatives, duration, interval
+from kws_edge.tuning.false_accepts import FalseAccepts, duration, interval
 from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import Scored
@@ -173,7 +173,7 @@ def _fewest(m: Metadata) -> str:
 def _on_streams(m: Metadata) -> list[str]:
     """The thresholds for streams, the limit that they were chosen for, and what shows it."""
     about = (m.stream or {}).get("calibration") or {}
-    negatives = Negatives.of(about)
+    negatives = FalseAccepts.of(about)
     limit = about.get("limit")
     verdict = "" if limit is None else negatives.verdict(limit)
     chosen_for = "" if limit is None else f", calibrated for at most {limit:g} false accepts an hour"

@@ -55,7 +55,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExportSource:
     """What a release is made from: a run's checkpoint, or an exported file that is to be calibrated and written anew.
 
     Attributes
@@ -70,7 +70,7 @@ class Source:
     metadata: Metadata | None
 
     @classmethod
-    def open(cls, path: Path) -> "Source":
+    def open(cls, path: Path) -> "ExportSource":
         """Read NAME.onnx, or a checkpoint under any other name. Raises as `Checkpoint.load` and `of_model` do."""
         if path.suffix == ".onnx":
             return cls(path, *Checkpoint.of_model(path))
@@ -78,7 +78,7 @@ class Source:
 
 
 def package(
-    source: Source,
+    source: ExportSource,
     data_root: Path,
     out: Path,
     *,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kws_edge.model.metadata import Metadata
 from kws_edge.tuning.evaluation import StreamReport
-from kws_edge.tuning.negatives import Negatives, duration, interval
+from kws_edge.tuning.false_accepts import FalseAccepts, duration, interval
 from kws_edge.tuning.points import Point
 from kws_export.data.pack import Source
 from kws_export.training.about import About
@@ -110,7 +110,7 @@ def wake_card(
     if len(settings.labels) > 1:
         counts = point.words
         rows += [f"| of these, {w} | {counts.hits_of[w] / max(1, counts.words_of[w]):.1%} | |" for w in settings.labels]
-    verdict = Negatives(point.negatives).verdict(settings.limit)
+    verdict = FalseAccepts(point.negatives).verdict(settings.limit)
     rows += [
         f"| false accepts, {name} | {interval(report)} | {report.false_accepts} in {duration(report.seconds)} |"
         for name, report in point.negatives.items()

@@ -24,7 +24,7 @@ _FULL: Final = (
 def limited(timeout: float, connections: Connections) -> type[HttpToolsProtocol]:
     """The protocol of a connection whose heads come within so many seconds; one that does not is closed."""
 
-    class Connection(HttpToolsProtocol):
+    class HttpConnection(HttpToolsProtocol):
         _late: asyncio.TimerHandle | None = None
         _size = 0
 
@@ -92,7 +92,7 @@ def limited(timeout: float, connections: Connections) -> type[HttpToolsProtocol]
                 self._late.cancel()
                 self._late = None
 
-    return Connection
+    return HttpConnection
 
 
 def _check_headers(names: list[bytes], version: str, upgrade: bool) -> None:

@@ -31,7 +31,7 @@ _CLOSE_TIMEOUT: Final = 2.0  # s, for the other side to answer a close
 def stream_protocol(connections: Connections) -> type[WebSocketsSansIOProtocol]:
     """The protocol of a connection after its handshake."""
 
-    class Stream(WebSocketsSansIOProtocol):
+    class WebSocketConnection(WebSocketsSansIOProtocol):
         _control = 0
 
         def __init__(self, *given: Any, **options: Any) -> None:
@@ -128,4 +128,4 @@ def stream_protocol(connections: Connections) -> type[WebSocketsSansIOProtocol]:
                 self.conn.fail(code, reason)
                 self.handle_parser_exception()
 
-    return Stream
+    return WebSocketConnection

@@ -31,7 +31,7 @@ from kws_edge.bench.plot import plot
 from kws_edge.bench.report import BenchReport, BenchRow, Case, Refusal, verdicts
 from kws_edge.bench.runner import Plan, bench, probe
 from kws_edge.bench.statistics import ratio
-from kws_edge.bench.workload import WORKLOADS, Clips, Stages, Stream, load_timed
+from kws_edge.bench.workload import WORKLOADS, ClipWorkload, Stages, StreamWorkload, load_timed
 from kws_edge.bench.yardstick import make_yardstick
 from kws_edge.cli import main
 from kws_edge.errors import ModelError, ProviderError, SettingError
@@ -117,7 +117,7 @@ def test_the_stages_of_a_clip_lie_where_the_time_goes(tiny: str, monkeypatch: py
     monkeypatch.setattr("kws_edge.model.keyword_model.mfcc", slowed(mfcc, "features"))
     monkeypatch.setattr(KeywordModel, "run", slowed(KeywordModel.run, "network"))
     monkeypatch.setattr("kws_edge.model.answers.Prediction", slowed(Prediction, "decision"))
-    clips = Clips(load_timed(tiny, "cpu", 1), 1, 0.1)
+    clips = ClipWorkload(load_timed(tiny, "cpu", 1), 1, 0.1)
     clips.step()
     for stage in Stages._fields:
         slow.clear()
@@ -127,14 +127,14 @@ def test_the_stages_of_a_clip_lie_where_the_time_goes(tiny: str, monkeypatch: py
 
 def test_the_largest_batch_is_the_most_that_a_model_runs_at_once(tiny: str) -> None:
     model = load_timed(tiny, "cpu", 1)
-    Clips(model, MAX_BATCH, 0.1).step()
+    ClipWorkload(model, MAX_BATCH, 0.1).step()
     assert model.network.count == 1
-    Clips(model, MAX_BATCH + 1, 0.1).step()
+    ClipWorkload(model, MAX_BATCH + 1, 0.1).step()
     assert model.network.count == 3
 
 
 def test_a_warm_stream_runs_the_network_at_every_hop(tiny: str) -> None:
-    stream = Stream(load_timed(tiny, "cpu", 1), 1, 0.2)
+    stream = StreamWorkload(load_timed(tiny, "cpu", 1), 1, 0.2)
     while not stream.is_warm():
         stream.step()
     assert all(stream.step().network > 0 for _ in range(20))
@@ -163,7 +163,7 @@ def step_form() -> bytes:
 def test_a_stream_is_measured_in_its_step_form_where_the_model_has_one(tmp_path: Path) -> None:
     path = tiny_model.save(tmp_path, metadata=replace(tiny_model.METADATA, padding="valid"))
     path.with_suffix(".step.onnx").write_bytes(step_form())
-    stream = Stream(load_timed(path, "cpu", 1), 1, 0.1)
+    stream = StreamWorkload(load_timed(path, "cpu", 1), 1, 0.1)
     assert (stream.file.name, stream.shape) == ("tiny.step.onnx", (1, 64, 10))
     while not stream.is_warm():
         stream.step()

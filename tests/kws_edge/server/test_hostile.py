@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from live_server import PATIENT, Process, live_server, wait_for
+from live_server import PATIENT, ServerProcess, live_server, wait_for
 from made_audio import WAV, tone, wav
 from problems import problem
 from tiny_model import TONES
@@ -506,7 +506,7 @@ def test_the_whole_of_a_head_has_a_limit_also_in_one_piece(server: httpx.Client)
 
 
 def test_no_file_descriptors_are_told_in_the_log(path: Path) -> None:
-    server = Process("--models", str(path), "--max-connections", "50")
+    server = ServerProcess("--models", str(path), "--max-connections", "50")
     resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (40, 40))
     url = httpx.URL(server.url)
     with contextlib.ExitStack() as stack:
@@ -525,7 +525,7 @@ def test_more_connections_than_the_soft_limit_of_files_are_made_room_for(path: P
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
     try:
-        server = Process("--models", str(path))
+        server = ServerProcess("--models", str(path))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)[0] >= 1000

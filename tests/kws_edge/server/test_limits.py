@@ -23,7 +23,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from live_server import KEY, PATIENT, Process, live_server, serve_command, wait_for
+from live_server import KEY, PATIENT, ServerProcess, live_server, serve_command, wait_for
 from made_audio import WAV, tone, wav
 from paths import ROOT
 from problems import problem
@@ -316,7 +316,7 @@ for thread in threads: thread.start()
 
 def test_fifty_parallel_inferences_leave_health_quick(path: Path, tmp_path: Path) -> None:
     (tmp_path / "clip.wav").write_bytes(CLIP)
-    server = Process(
+    server = ServerProcess(
         "--models", str(path), "--workers", "1", "--max-client-uploads", "64"
     )  # more could keep up with what one program asks
     threading.Thread(target=list, args=(server.lines,), daemon=True).start()  # or the pipe of its log fills
@@ -609,7 +609,7 @@ def test_keys_are_not_shown() -> None:
 
 
 def test_a_request_in_progress_is_answered_after_the_signal_to_stop(path: Path) -> None:
-    server = Process("--models", str(path), "--shutdown-grace", "60", "--max-uploads", "1")
+    server = ServerProcess("--models", str(path), "--shutdown-grace", "60", "--max-uploads", "1")
     url = httpx.URL(server.url)
     head = b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: audio/wav\r\n"
     with socket.create_connection((url.host, url.port), timeout=PATIENT) as sock:
@@ -632,7 +632,7 @@ def is_listening(url: httpx.URL) -> bool:
 
 
 def test_what_is_not_done_within_the_grace_time_is_told_so(path: Path) -> None:
-    server = Process("--models", str(path), "--shutdown-grace", "1", "--max-uploads", "1")
+    server = ServerProcess("--models", str(path), "--shutdown-grace", "1", "--max-uploads", "1")
     url = httpx.URL(server.url)
     head = b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: audio/wav\r\nContent-Length: 9\r\n\r\nR"
     with (
@@ -652,7 +652,7 @@ def test_what_is_not_done_within_the_grace_time_is_told_so(path: Path) -> None:
 
 
 def test_while_it_drains_it_is_not_ready_and_answers_all_the_same(path: Path) -> None:
-    server = Process("--models", str(path), "--drain-seconds", "600")
+    server = ServerProcess("--models", str(path), "--drain-seconds", "600")
     streams = f"{server.url.replace('http', 'ws')}/v1/stream"
     try:
         with connect(streams) as stream, httpx.Client(base_url=server.url, timeout=PATIENT) as client:
@@ -672,7 +672,7 @@ def test_while_it_drains_it_is_not_ready_and_answers_all_the_same(path: Path) ->
 
 def test_when_it_has_drained_its_streams_are_told_and_it_ends(path: Path) -> None:
     drain = 0.5
-    server = Process("--models", str(path), "--drain-seconds", str(drain))
+    server = ServerProcess("--models", str(path), "--drain-seconds", str(drain))
     with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as stream:
         assert json.loads(stream.recv())["type"] == "hello"
         began = time.monotonic()
@@ -684,7 +684,7 @@ def test_when_it_has_drained_its_streams_are_told_and_it_ends(path: Path) -> Non
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_drain(path: Path) -> None:
-    server = Process("--models", str(path), "--drain-seconds", "600")
+    server = ServerProcess("--models", str(path), "--drain-seconds", "600")
     server.process.send_signal(signal.SIGINT)
     wait_for(lambda: httpx.get(f"{server.url}/health/ready", timeout=PATIENT).status_code == 503)
     server.process.send_signal(signal.SIGINT)
@@ -694,7 +694,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_drain(path: Path) -> None:
 def test_no_log_line_holds_audio_or_keys(path: Path) -> None:
     os.environ["KWS_EDGE_API_KEYS"] = KEY
     try:
-        server = Process("--models", str(path))
+        server = ServerProcess("--models", str(path))
     finally:
         del os.environ["KWS_EDGE_API_KEYS"]
     with httpx.Client(base_url=server.url, headers={"X-API-Key": KEY}, timeout=PATIENT) as client:

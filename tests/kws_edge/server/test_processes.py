@@ -30,7 +30,7 @@ def heed_hang_up() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-class Server:
+class ServeCommand:
     """A server of two processes, in a group of its own as a terminal would give it, and its log."""
 
     def __init__(self, *arguments: str) -> None:
@@ -72,8 +72,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(*arguments: str) -> Iterator[Server]:
-    server = Server(*arguments)
+def serving(*arguments: str) -> Iterator[ServeCommand]:
+    server = ServeCommand(*arguments)
     try:
         yield server
     finally:
@@ -93,7 +93,7 @@ def connection(url: str) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def shared(path: Path) -> Iterator[Server]:
+def shared(path: Path) -> Iterator[ServeCommand]:
     with serving("--models", str(path)) as server:
         yield server
 
@@ -138,7 +138,7 @@ def port_is_free(url: str) -> bool:
         return False
 
 
-def test_they_answer_at_one_address_and_their_numbers_add_up_whichever_tells_them(shared: Server) -> None:
+def test_they_answer_at_one_address_and_their_numbers_add_up_whichever_tells_them(shared: ServeCommand) -> None:
     url = shared.url
     assert len(shared.logged("listening")) == 1
     assert len(instances(url)) == 2
@@ -423,7 +423,7 @@ def test_processes_that_are_killed_at_their_start_stop_the_server(path: Path) ->
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_an_address_that_is_taken_is_one_line(shared: Server, path: Path, processes: str) -> None:
+def test_an_address_that_is_taken_is_one_line(shared: ServeCommand, path: Path, processes: str) -> None:
     port = str(httpx.URL(shared.url).port)
     with serving("--models", str(path), "--port", port, "--processes", processes) as second:
         assert second.end().startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")

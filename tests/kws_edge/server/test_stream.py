@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 import pytest
 import soxr
-from live_server import KEY, PATIENT, Process, live_server, wait_for
+from live_server import KEY, PATIENT, ServerProcess, live_server, wait_for
 from made_audio import speech
 from problems import problem
 from tiny_model import LABELS
@@ -499,7 +499,7 @@ def test_streams_are_counted(path: Path) -> None:
 
 def test_an_open_stream_is_told_that_the_server_restarts_and_does_not_hold_it_up(path: Path) -> None:
     grace = 50
-    server = Process("--models", str(path), "--shutdown-grace", str(grace))
+    server = ServerProcess("--models", str(path), "--shutdown-grace", str(grace))
     with connect(f"{server.url.replace('http', 'ws')}/v1/stream") as ws:
         receive(ws)
         ws.send(bytes(3200))

@@ -16,7 +16,8 @@ from kws_edge.model.features import mfcc
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.incremental import Steps, has_steps, step_file
 from kws_edge.stream.settings import StreamSettings
-from kws_edge.stream.spotter import Spotter, State
+from kws_edge.stream.spotter import Spotter
+from kws_edge.stream.state import State
 from kws_edge.stream.trace import trace
 from kws_export.graph.build import build_model, build_step_model, save_model
 from kws_export.network.matchboxnet import MatchboxNet

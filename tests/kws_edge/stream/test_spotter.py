@@ -34,7 +34,8 @@ from kws_edge.stream.decision import decide
 from kws_edge.stream.events import Event
 from kws_edge.stream.framing import FLOOR_MIN, HopStream, quiet
 from kws_edge.stream.settings import StreamSettings
-from kws_edge.stream.spotter import Spotter, State
+from kws_edge.stream.spotter import Spotter
+from kws_edge.stream.state import State
 from kws_edge.stream.trace import trace
 from kws_edge.stream.wake import Wake
 from kws_edge.tuning.evaluation import evaluate

@@ -116,7 +116,7 @@ def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray],
         np.testing.assert_allclose(actual[name], expected[name], atol=tolerance, rtol=tolerance, err_msg=name)
 
 
-class Steps:
+class StepRunner:
     """The step form at work: a stream's frames in, float32 [n, coefficients], the outputs after the last one out."""
 
     def __init__(self, network: MatchboxNet, metadata: Metadata = METADATA) -> None:
@@ -206,7 +206,7 @@ def test_the_class_is_that_of_the_largest_logit_where_every_alpha_rounds_to_the_
     window = np.zeros((1, 64, 128), np.float32)
     in_onnx = outputs_of(session(saved(network, tmp_path, variant)).run(list(OUTPUTS), {"mfcc": window}))
     in_torch = evidential_head(torch.tensor([LOW]), variant)
-    in_steps = Steps(network, metadata).push(window[0].T)
+    in_steps = StepRunner(network, metadata).push(window[0].T)
     assert [int(in_onnx["class"][0]), int(in_torch.label[0]), int(in_steps["class"][0])] == [4, 4, 4]
     assert int(evidence.label(LOW)) == 4
     if variant.alpha_offset:
@@ -403,7 +403,7 @@ def test_without_padding_the_file_is_the_network_too(
 
 @pytest.mark.parametrize("step", [1, 3, 10, 128, 200])
 def test_steps_give_what_the_window_gives(unpadded: MatchboxNet, speech: np.ndarray, step: int) -> None:
-    steps = Steps(unpadded)
+    steps = StepRunner(unpadded)
     for end in range(step, len(speech) + 1, step):
         outputs = steps.push(speech[end - step : end])
         if end >= FE.frames and end % 50 < step:
@@ -411,7 +411,7 @@ def test_steps_give_what_the_window_gives(unpadded: MatchboxNet, speech: np.ndar
 
 
 def test_a_whole_window_at_once_forgets_all_before_it(unpadded: MatchboxNet, speech: np.ndarray) -> None:
-    steps = Steps(unpadded)
+    steps = StepRunner(unpadded)
     steps.push(1e3 * np.random.default_rng(0).standard_normal((300, FE.n_mfcc)).astype(np.float32))
     assert_close(steps.push(speech[: FE.frames]), window_at(unpadded, speech, FE.frames))
 

@@ -27,13 +27,13 @@ from kws_edge.model.onnx_file import write_copy
 from kws_edge.model.session import Outputs
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning.evaluation import StreamReport
-from kws_edge.tuning.negatives import Negatives
+from kws_edge.tuning.false_accepts import FalseAccepts
 from kws_export.cli import main
 from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import Scored
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.release import runtimes
-from kws_export.release.package import Source, package, score_other_words, write_models
+from kws_export.release.package import ExportSource, package, score_other_words, write_models
 from kws_export.training.about import about_folder
 from kws_export.training.checkpoint import Checkpoint, load_checkpoint
 
@@ -250,7 +250,7 @@ def test_other_words_are_measured_where_some_are_in_one_split_alone(
 
 
 def test_without_other_words_the_card_has_no_column_of_them(exported: Exported, tones: Path, tmp_path: Path) -> None:
-    package(Source.open(exported.run / "best.pt"), tones, tmp_path / "x.onnx", cache=tones.parent / "cache")
+    package(ExportSource.open(exported.run / "best.pt"), tones, tmp_path / "x.onnx", cache=tones.parent / "cache")
     card = (tmp_path / "x.md").read_text(encoding="utf-8")
     assert len(re.findall(r"^\| (?:entropy|vacuity) \|(?:[^|]+\|){8}$", card, re.MULTILINE)) == 6
     assert "ther words" not in card
@@ -263,7 +263,7 @@ def test_a_closed_task_is_measured_on_its_list_and_the_card_says_so(root: Path, 
     recipe = tone_words.recipe(labels=["low", UNKNOWN], test_list="official.txt", epochs=1)
     tone_words.run(tone_words.trainer(root, tmp_path / "run", recipe))
     metadata = package(
-        Source.open(tmp_path / "run" / "best.pt"), root, tmp_path / "closed.onnx", cache=root.parent / "cache"
+        ExportSource.open(tmp_path / "run" / "best.pt"), root, tmp_path / "closed.onnx", cache=root.parent / "cache"
     )
     card = (tmp_path / "closed.md").read_text(encoding="utf-8")
     assert metadata.accuracy["test"]["clips"] == 16
@@ -314,7 +314,7 @@ SOMEONE = 'data = "four tones, swept"\nlicence = "CC0-1.0"\nattribution = "Tones
 
 
 def packaged(run: Path, root: Path, out: Path, **options: Any) -> tuple[Metadata, str]:
-    metadata = package(Source.open(run / "best.pt"), root, out, cache=root.parent / "cache", **options)
+    metadata = package(ExportSource.open(run / "best.pt"), root, out, cache=root.parent / "cache", **options)
     return metadata, out.with_suffix(".md").read_text(encoding="utf-8")
 
 
@@ -394,7 +394,7 @@ def test_an_exported_file_is_calibrated_and_written_anew_from_its_own_weights(
 ) -> None:
     old = tmp_path / "models" / "four-tones.onnx"
     old.parent.mkdir()
-    negatives = Negatives({"radio": StreamReport(7200, false_accepts=1)})
+    negatives = FalseAccepts({"radio": StreamReport(7200, false_accepts=1)})
     stream = {
         "settings": StreamSettings({"entropy": 0.25}).to_dict(),
         "calibration": {"limit": 2.0, **negatives.to_dict()},
@@ -433,13 +433,13 @@ def test_a_difference_between_torch_and_the_file_stops_the_export(
     monkeypatch.setattr(runtimes, "evidential_head", off)
     out = tmp_path / "x.onnx"
     with pytest.raises(ModelError, match=r"differ by 2\.\d+e-04; expected at most 1e-04"):
-        package(Source.open(exported.run / "best.pt"), tones, out, cache=tones.parent / "cache")
+        package(ExportSource.open(exported.run / "best.pt"), tones, out, cache=tones.parent / "cache")
     assert not out.exists()
 
 
 def test_a_name_that_is_no_onnx_file_is_refused(exported: Exported, tones: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"card\.md; expected a name that ends in \.onnx"):
-        package(Source.open(exported.run / "best.pt"), tones, tmp_path / "card.md", cache=tones.parent / "cache")
+        package(ExportSource.open(exported.run / "best.pt"), tones, tmp_path / "card.md", cache=tones.parent / "cache")
 
 
 def test_a_network_without_padding_gets_every_form_of_the_file(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from kws_export.evaluation.scoring import calibrate, score_clips
 from kws_export.graph.build import load_model
 from kws_export.release import quantise as quantise_module
 from kws_export.release.equalise import equalise
-from kws_export.release.package import Source, package
+from kws_export.release.package import ExportSource, package
 from kws_export.release.quantise import calibration_features, quantised_model
 
 WORDS = tuple(tone_words.SWEEPS)
@@ -61,7 +61,7 @@ def run(tones: Path, source: Path, *options: object) -> Result:
 @pytest.fixture(scope="module")
 def source(tones: Path, tone_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("models") / "four-tones.onnx"
-    package(Source.open(tone_run / "best.pt"), tones, file, cache=tones.parent / "cache")
+    package(ExportSource.open(tone_run / "best.pt"), tones, file, cache=tones.parent / "cache")
     return file
 
 

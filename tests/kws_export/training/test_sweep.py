@@ -30,7 +30,7 @@ from kws_export.training.run_folder import EpochResult
 from kws_export.training.sweep import RunState, SweepRun, SweepSettings, claim, plan, run_state, train_in_processes
 
 
-class Watcher:
+class Recorder:
     """Remembers what it is told, and does something at one of the calls."""
 
     def __init__(self, react: Callable[..., None] = lambda *event: None) -> None:
@@ -291,7 +291,7 @@ def test_ctrl_c_stops_every_process_and_is_status_130(recipe: Path, tones: Path,
 
 
 @pytest.fixture(scope="module")
-def mixed_sweep(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Watcher, Path]:
+def mixed_sweep(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Recorder, Path]:
     """Two workers and three runs: one that is killed once the second has started, that second, and a wrong one."""
 
     def kill_first_when_second_starts(kind: str, run: str, *more: Any) -> None:
@@ -302,31 +302,31 @@ def mixed_sweep(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
             os.kill(processes[0], signal.SIGKILL)
 
     processes: list[int] = []
-    watcher, folder = Watcher(kill_first_when_second_starts), tmp_path_factory.mktemp("mixed")
+    watcher, folder = Recorder(kill_first_when_second_starts), tmp_path_factory.mktemp("mixed")
     runs = plan(tone_words.recipe(epochs=1), ["softmax", "edl_ce", "edl_mse"], [1], folder)
     runs[2] = replace(runs[2], recipe=replace(runs[2].recipe, min_clips=1000))
     train_in_processes(runs, SweepSettings(tones, tones.parent / "cache", device="cpu"), 2, watcher)
     return watcher, folder
 
 
-def test_two_workers_train_two_runs_at_once(mixed_sweep: tuple[Watcher, Path]) -> None:
+def test_two_workers_train_two_runs_at_once(mixed_sweep: tuple[Recorder, Path]) -> None:
     watcher, _ = mixed_sweep
     assert [event[:2] for event in watcher.events[:2]] == [("started", "softmax-1"), ("started", "edl_ce-1")]
 
 
-def test_a_run_whose_process_dies_has_failed(mixed_sweep: tuple[Watcher, Path]) -> None:
+def test_a_run_whose_process_dies_has_failed(mixed_sweep: tuple[Recorder, Path]) -> None:
     failed = dict(mixed_sweep[0].of("failed"))
     assert failed["softmax-1"].startswith("its process ended with status -9")
 
 
-def test_an_error_in_a_run_is_told_in_one_line_and_in_full_in_its_log(mixed_sweep: tuple[Watcher, Path]) -> None:
+def test_an_error_in_a_run_is_told_in_one_line_and_in_full_in_its_log(mixed_sweep: tuple[Recorder, Path]) -> None:
     watcher, folder = mixed_sweep
     reason = dict(watcher.of("failed"))["edl_mse-1"]
     assert re.fullmatch(r"0 words in \S+ have more than min_clips=1000 training clips; [^\n]+", reason)
     assert "Traceback" in (folder / "edl_mse-1.log").read_text()
 
 
-def test_when_runs_fail_the_others_go_on(mixed_sweep: tuple[Watcher, Path]) -> None:
+def test_when_runs_fail_the_others_go_on(mixed_sweep: tuple[Recorder, Path]) -> None:
     watcher, folder = mixed_sweep
     assert watcher.of("trained") == [("edl_ce-1", 1)]
     assert watcher.of("finished") == [("edl_ce-1",)]
@@ -401,7 +401,7 @@ def test_two_machines_train_a_sweep_also_when_one_is_lost(
             os.kill(processes[run], signal.SIGKILL)
 
     processes: dict[str, int] = {}
-    watcher = Watcher(lose_a_machine)
+    watcher = Recorder(lose_a_machine)
     runs = plan(tone_words.recipe(), ["softmax", "plugin_ce"], [1], tmp_path)
     broken = replace(runs[0].recipe, seed=2, min_clips=1000)
     train_on_ray([*runs, SweepRun(broken, tmp_path / "softmax-2")], settings, cluster, None, watcher)
@@ -426,7 +426,7 @@ def test_without_ray_the_package_to_install_is_named(
 
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DependencyError, match=r"pip install '\./export\[ray\]'"):
-        train_on_ray(plan(tone_words.recipe(), ["softmax"], [1], tmp_path), settings, "auto", None, Watcher())
+        train_on_ray(plan(tone_words.recipe(), ["softmax"], [1], tmp_path), settings, "auto", None, Recorder())
 
 
 def test_a_first_stage_that_other_machines_would_not_find_is_refused(settings: SweepSettings, tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ def test_a_first_stage_that_other_machines_would_not_find_is_refused(settings: S
 
     runs = plan(tone_words.recipe(start="runs/first/best.pt"), ["softmax"], [1], tmp_path)
     with pytest.raises(SettingError, match=r"starts from runs/first/best\.pt; through Ray, name an absolute path"):
-        train_on_ray(runs, settings, "auto", None, Watcher())
+        train_on_ray(runs, settings, "auto", None, Recorder())
 
 
 def test_a_run_that_no_machine_survives_is_given_up(settings: SweepSettings, tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ def test_a_run_that_no_machine_survives_is_given_up(settings: SweepSettings, tmp
         def get(self, reference: int) -> None:
             raise LostError("the machine is gone")
 
-    ray, watcher = LosingRay(), Watcher()
+    ray, watcher = LosingRay(), Recorder()
     Leader(ray, ray, settings, watcher).lead(plan(tone_words.recipe(), ["softmax"], [1], tmp_path))
     assert ray.asked == MAX_LOSSES + 1
     ((_, reason),) = watcher.of("failed")
@@ -472,7 +472,7 @@ def test_a_run_that_no_machine_survives_is_given_up(settings: SweepSettings, tmp
 def test_a_machine_with_other_clips_is_refused(settings: SweepSettings) -> None:
     from kws_export.training.ray_sweep import Begun, Leader
 
-    leader = Leader(None, None, settings, Watcher())
+    leader = Leader(None, None, settings, Recorder())
     leader.check(Begun(0, "process 1 on a", clips="these"))
     leader.check(Begun(0, "process 2 on b", clips="these"))
     with pytest.raises(SettingError, match=r"other training clips in \S+ for process 3 on c than for process 1 on a"):

@@ -17,7 +17,7 @@ ANY: Final = "recordings"
 
 
 @dataclass(frozen=True, slots=True)
-class Negatives:
+class FalseAccepts:
     """False accepts on recordings in which none of the words is said.
 
     Attributes
@@ -30,7 +30,7 @@ class Negatives:
     sounds: Collection[str] | None = ()
 
     @classmethod
-    def of(cls, calibration: object) -> "Negatives":
+    def of(cls, calibration: object) -> "FalseAccepts":
         """Read them from the calibration in a model's file; none where it does not say them."""
         reports: dict[str, StreamReport] = {}
         kinds: dict[str, object] = {}
