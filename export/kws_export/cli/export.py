@@ -10,7 +10,7 @@ from kws_export.cli.options import CACHE, existing_file, existing_folder
 
 
 @click.command()
-@click.argument("source", type=click.Path(exists=True, path_type=Path), metavar="RUN|MODEL.onnx")
+@click.argument("source", type=click.Path(exists=True, path_type=Path), metavar="RUN|FILE.pt|MODEL.onnx")
 @click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: models/NAME.onnx, or MODEL]")
 @click.option("--checkpoint", default="best.pt", show_default=True, help="Which of the run's checkpoints.")
@@ -39,8 +39,8 @@ def export(
     """Turn a RUN folder into a calibrated, self-describing ONNX file with its model card.
 
     It compares torch, ONNX Runtime and numpy on real clips, chooses the thresholds on the validation split and
-    measures them on the test split. Of an exported MODEL.onnx it makes the file and its card anew, from its own
-    weights.
+    measures them on the test split. FILE.pt is a single checkpoint, such as `kws-export average` writes. Of an exported
+    MODEL.onnx it makes the file and its card anew, from its own weights.
 
     A threshold is chosen so that the validation clips show its target with 95 % confidence; where they are too few,
     the target is marked as not shown.
@@ -61,11 +61,11 @@ def export(
     from kws_export.training.about import About
 
     # Paths for the card, so without the folders of this machine.
-    if source.is_dir():
-        opened = ExportSource.open(source / checkpoint)
+    if source.suffix != ".onnx":
+        opened = ExportSource.open(source / checkpoint if source.is_dir() else source)
         out = out or Path("models") / f"{opened.checkpoint.recipe.name}.onnx"
         given = [_below(source, "runs"), "--data", data.resolve().name, "--out", f"models/{out.name}"]
-        given += ["--checkpoint", checkpoint]
+        given += ["--checkpoint", checkpoint] if source.is_dir() else []
     else:
         opened, out = ExportSource.open(source), out or source
         given = [_below(source, "models", "research"), "--data", data.resolve().name]

@@ -437,6 +437,17 @@ def test_a_difference_between_torch_and_the_file_stops_the_export(
     assert not out.exists()
 
 
+def test_a_checkpoint_alone_becomes_the_file_that_its_run_becomes(
+    tone_run: Path, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path(shutil.copy(tone_run / "last.pt", "mean.pt"))
+    command = ["export", file, "--data", tones, "--cache", tones.parent / "cache"]
+    assert CliRunner().invoke(main, [*map(str, command)]).exit_code == 0
+    made = KeywordModel.load(tmp_path / "models" / f"{ExportSource.open(file).checkpoint.recipe.name}.onnx")
+    assert "kws-export export runs/mean.pt --data" in made.path.with_suffix(".md").read_text(encoding="utf-8")
+
+
 def test_a_name_that_is_no_onnx_file_is_refused(exported: Exported, tones: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"card\.md; expected a name that ends in \.onnx"):
         package(ExportSource.open(exported.run / "best.pt"), tones, tmp_path / "card.md", cache=tones.parent / "cache")
