@@ -7,9 +7,10 @@
     python bench/rooms.py speech_commands --list speech_commands/testing_list.txt --count 300 --rate 8000 --out rooms/8k
     python bench/listening.py --model stream --json listening.json --plot listening.svg
 
-A model that is the mean of several networks is measured by these (folds.py):
+A model that is the mean of several networks is measured by these (folds.py), with its settings:
 
-    python bench/listening.py --fold runs/a.onnx='sets/evaluation/*' --fold runs/b.onnx='sets/calibration/*'
+    python bench/listening.py --model stream \
+      --fold runs/a.onnx='sets/evaluation/*' --fold runs/b.onnx='sets/calibration/*'
 
 Run it in the folder of the recordings. The thresholds of a rate are those at which the speech without the words has so
 many false accepts an hour; the words of a subset are listened for alone, and the rate is then of these. `kws-edge
@@ -59,13 +60,13 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="A name or a file.")
-    parser.add_argument("--fold", type=Fold.of, action="append", metavar="MODEL=PATTERN", help="Instead of --model.")
+    parser.add_argument("--fold", type=Fold.of, action="append", metavar="MODEL=PATTERN", help="What hears for it.")
     parser.add_argument("--count", type=int, default=300, help="How many words in each condition.")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
-    folds: list[Fold] = given.fold or [Fold(KeywordModel.load(given.model), SPEECH)]
-    metadata = folds[0].model.metadata
+    model = KeywordModel.load(given.model)
+    metadata, folds = model.metadata, given.fold or [Fold(model, SPEECH)]
     settings = StreamSettings.of(metadata)
     scores = [score for score in SCORES if score in settings.thresholds]
     clips = spoken(Path("speech_commands"), Path("speech_commands/testing_list.txt"))
