@@ -33,7 +33,7 @@ from typing import Any
 import httpx
 import numpy as np
 import soundfile
-from load import ROOT, Server, word
+from load import ROOT, RunningServer, word
 
 from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 
@@ -245,7 +245,7 @@ async def live(url: str, address: str, until: float) -> tuple[list[float], int, 
     return lags, begun, told
 
 
-async def soak(running: Server, seconds: float, most: list[float]) -> dict[str, Any]:
+async def soak(running: RunningServer, seconds: float, most: list[float]) -> dict[str, Any]:
     kinds = Abuse()
     port, until = int(running.url.rpartition(":")[2]), time.monotonic() + seconds
     names = [name for name in vars(Abuse) if not name.startswith("_")]
@@ -300,7 +300,7 @@ def main() -> None:
     url = next(line["url"] for line in map(json.loads, process.stderr) if line["message"] == "listening")
     log: list[str] = []
     threading.Thread(target=log.extend, args=(process.stderr,), daemon=True).start()
-    running = Server(url, process.pid)
+    running = RunningServer(url, process.pid)
     atexit.register(process.kill)
     while True:
         with contextlib.suppress(httpx.HTTPError):

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from kws_edge.cli.display import Display, Health
     from kws_edge.client import Hello
     from kws_edge.stream.events import Event
-    from kws_edge.stream.spotter import Snapshot, Spotter
+    from kws_edge.stream.spotter import Spotter
+    from kws_edge.stream.state import Snapshot
 
 
 def run(
@@ -24,7 +25,7 @@ def run(
 ) -> None:
     """Listen until the source ends. Where it held nothing to decide on, say why."""
     from kws_edge.memory import release_start
-    from kws_edge.stream.spotter import State
+    from kws_edge.stream.state import State
 
     told, heard, loudest = 0, False, float("-inf")
     for block in source:
