@@ -583,7 +583,7 @@ def words(data: Path) -> Words:
 
 def test_real_words_are_named_or_abstained_from(words: Words) -> None:
     right = [label == word for label, word in zip(words.labels, words.words, strict=True) if label]
-    assert len(right) >= 0.6 * len(words.words)
+    assert len(right) >= 0.7 * len(words.words)
     assert np.mean(right) >= 0.97
 
 
@@ -605,7 +605,7 @@ def test_an_offset_or_another_level_seldom_silences_a_word_and_hardly_ever_chang
     words: Words, change: Callable[[Any], Any]
 ) -> None:
     kept, changed = words.changed(change)
-    assert kept >= 0.65
+    assert kept >= 0.75
     assert changed <= 0.02
 
 

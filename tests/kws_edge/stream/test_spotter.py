@@ -649,7 +649,7 @@ def test_streaming_is_as_accurate_as_clips(shipped: KeywordModel, data: Path) ->
     offline = sum(shipped.classify(clip, SAMPLE_RATE).label == word for word, clip in clips) / len(clips)
     at_its_threshold = [Spotter(shipped, target=DEFAULT_TARGET).push(in_a_room(clip)) for _, clip in clips]
     online = sum(labels(found) == [word] for found, (word, _) in zip(at_its_threshold, clips, strict=True)) / len(clips)
-    assert online >= offline - 0.05  # the aim is 0.02: the mean over 0.5 s is less sure than the best window
+    assert online >= offline - 0.02
 
 
 def test_clips_fed_to_a_stream_are_found_as_often_as_by_classify(shipped: KeywordModel, data: Path) -> None:
