@@ -5,7 +5,7 @@ Each message says what was given, what was expected and what to do about it, in 
 
 from collections.abc import Collection
 
-from kws_edge.text import shortened
+from kws_edge.text import shown
 
 
 class KwsEdgeError(Exception):
@@ -118,5 +118,4 @@ def check_names(what: str, given: Collection[str], expected: Collection[str]) ->
     """Raise a SettingError unless the names of some settings are just those that are expected."""
     missing, unknown = sorted(set(expected) - set(given)), sorted(set(given) - set(expected))
     if missing or unknown:
-        shown = shortened(str(unknown), 200)
-        raise SettingError(f"{what}: missing {missing}, unknown {shown}; expected {sorted(expected)}")
+        raise SettingError(f"{what}: missing {missing}, unknown {shown(unknown, 200)}; expected {sorted(expected)}")

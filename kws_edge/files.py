@@ -1,8 +1,15 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and files of arrays, which may be damaged."""
 
 import os
 import secrets
+import zipfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PARTIAL = ".partial"
 """The suffix of a file that is still being written; one that is left over, after a power cut, can be deleted."""
@@ -20,6 +27,9 @@ def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -
     ------
     OSError : it cannot be written; what was there stays as it was.
     """
+    if path.exists() and not path.is_file():  # as /dev/stdout, in whose place no file must come
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         with partial.open("xb") as file:
@@ -32,3 +42,43 @@ def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def add_file(path_of: Callable[[int], Path], number: int, content: bytes) -> Path:
+    """Write a file under the first free number from one on, beside what other processes write; its path.
+
+    Raises
+    ------
+    OSError : it cannot be written; nothing of it is left.
+    """
+    while True:
+        path = path_of(number)
+        try:
+            file = path.open("xb")
+        except FileExistsError:
+            number += 1
+            continue
+        try:
+            with file:
+                file.write(content)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+
+
+def read_arrays(path: Path) -> "dict[str, np.ndarray[Any, np.dtype[Any]]]":
+    """All arrays of an .npz file.
+
+    Raises
+    ------
+    OSError : it cannot be read.
+    ValueError : it is no such file, or damaged, or says that it holds more than there is memory for.
+    """
+    import numpy as np
+
+    try:
+        with np.load(path) as file:
+            return {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, zlib.error, EOFError, TypeError, RuntimeError, OverflowError, MemoryError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None

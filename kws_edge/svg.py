@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kws_edge.errors import SettingError
+from kws_edge.files import replace_file
 
 
 def check_name(path: Path) -> None:
@@ -25,6 +26,6 @@ def write(path: Path, width: int, height: int, parts: Sequence[str]) -> None:
         f'font-size="13" fill="#222">\n{body}\n</svg>\n'
     )
     try:
-        path.write_text(svg, encoding="utf-8")
+        replace_file(path, svg)
     except OSError as error:
         raise SettingError(f"cannot write {path}: {error.strerror}") from None

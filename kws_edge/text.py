@@ -23,6 +23,14 @@ def _stays(c: str) -> bool:
     return c.isprintable() or unicodedata.category(c) == "Zs" or c in _JOINERS
 
 
+def shown(value: object, most: int = 80) -> str:
+    """How Python writes a value that somebody else has chosen; its type where it is nested or long beyond that."""
+    try:
+        return shortened(repr(value), most)
+    except (RecursionError, ValueError):  # ValueError: a whole number of thousands of digits
+        return f"a {type(value).__name__}"
+
+
 def shortened(text: str, most: int = 80) -> str:
     """The beginning of a text that somebody else has chosen, of so many characters."""
     return text if len(text) <= most else text[:most] + "…"

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Final
 
 from kws_edge.errors import SettingError
-from kws_edge.text import is_one_line, shortened
+from kws_edge.text import is_one_line, shown
 
 LONGEST: Final = 150
 """Bytes of a text as a part of a path; file systems take 255, and the name of a take says more than its text."""
@@ -35,12 +35,12 @@ def check_texts(texts: Iterable[str]) -> None:
     for text in dict.fromkeys(texts):
         name = folder_name(text)
         if not any(c.isalnum() for c in name):
-            raise SettingError(f"text {shortened(repr(text))}; expected one with a letter or digit, which can be said")
+            raise SettingError(f"text {shown(text)}; expected one with a letter or digit, which can be said")
         if not is_one_line(text):
-            raise SettingError(f"text {shortened(repr(text))}; expected one line of printable characters")
+            raise SettingError(f"text {shown(text)}; expected one line of printable characters")
         if len(name.encode()) > LONGEST:
             raise SettingError(
-                f"text {shortened(repr(text))} has {len(name.encode())} bytes; expected up to {LONGEST}, since its "
+                f"text {shown(text)} has {len(name.encode())} bytes; expected up to {LONGEST}, since its "
                 "takes are called by it"
             )
         if (other := seen.setdefault(name.casefold(), text)) != text:

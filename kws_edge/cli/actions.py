@@ -1,6 +1,5 @@
 """What `kws-edge listen` does with an event besides showing it: run a command, keep the sound."""
 
-import contextlib
 import errno
 import io
 import json
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kws_edge.errors import SettingError
+from kws_edge.files import add_file
 from kws_edge.text import one_line
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class EventSaver:
         last = max(first, _middle(event) + half - self._start)
         samples = np.concatenate(list(self._past))[first:last]
         word = re.sub(r"\W+", "_", event.label or f"not_sure_{event.guess or event.reason}")
-        path = self._folder / f"{time.strftime('%Y%m%d-%H%M%S')}_{self._saved:04}_{word}.wav"
+        when = time.strftime("%Y%m%d-%H%M%S")
         if self._held >= self._most:
             self._refuse(
                 f"{self._folder}: holds {self._held} recordings, the most that --save-most allows; move some away"
@@ -152,12 +152,10 @@ class EventSaver:
         sound = io.BytesIO()
         soundfile.write(sound, samples, _RATE, format="WAV", subtype="PCM_16")
         try:
-            path.write_bytes(sound.getbuffer())
+            add_file(lambda number: self._folder / f"{when}_{number:04}_{word}.wav", self._saved, sound.getvalue())
         except OSError as e:
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)  # half a file is no recording
             what = "the disk is full" if e.errno in (errno.ENOSPC, errno.EDQUOT) else e.strerror
-            self._refuse(f"{path}: not saved: {what}; make room, or end with --save-events")
+            self._refuse(f"{self._folder}: event not saved: {what}; make room, or end with --save-events")
         else:
             self._held, self._failed = self._held + 1, False
 

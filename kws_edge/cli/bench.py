@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kws_edge.errors import SettingError
+from kws_edge.files import replace_file
 
 if TYPE_CHECKING:
     from kws_edge.bench.report import BenchReport, Change
@@ -221,6 +222,6 @@ def print_table(title: str, heading: Sequence[str], cells: Sequence[Sequence[str
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        replace_file(path, text)
     except OSError as error:
         raise SettingError(f"cannot write {path}: {error.strerror}") from None

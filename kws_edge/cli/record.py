@@ -2,6 +2,7 @@
 
 import getpass
 import hashlib
+import io
 import json
 import platform
 import re
@@ -15,6 +16,7 @@ import click
 
 from kws_edge.cli.channel import channel_option
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.files import add_file
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
@@ -156,17 +158,21 @@ class _Store:
         """Write a take under the next free number."""
         import soundfile
 
-        numbers = [
-            int(match[1])
-            for path in self.folder.iterdir()
-            if (match := re.fullmatch(rf"{re.escape(self._speaker)}_nohash_(\d+)", path.stem))
-        ]
-        path = self.folder / f"{self._speaker}_nohash_{max(numbers, default=-1) + 1}.wav"
+        sound = io.BytesIO()
+        soundfile.write(sound, take.samples, 16_000, format="WAV", subtype="PCM_16")
         try:
-            soundfile.write(path, take.samples, 16_000, subtype="PCM_16")
-        except (OSError, soundfile.LibsndfileError) as error:
-            raise AudioError(f"{path}: {error}; expected a folder with room for takes") from None
-        return path
+            numbers = [
+                int(match[1])
+                for path in self.folder.iterdir()
+                if (match := re.fullmatch(rf"{re.escape(self._speaker)}_nohash_(\d{{1,18}})", path.stem))
+            ]
+            return add_file(
+                lambda number: self.folder / f"{self._speaker}_nohash_{number}.wav",
+                max(numbers, default=-1) + 1,
+                sound.getvalue(),
+            )
+        except OSError as error:
+            raise AudioError(f"{self.folder}: {error.strerror}; expected a folder with room for takes") from None
 
 
 def _user() -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F32, F64
 from kws_edge.errors import AudioError, SettingError, check_names
-from kws_edge.text import shortened
+from kws_edge.text import shown
 
 MAX_N_FFT = 8192
 """Half a second at 16 kHz: a larger one in a model file is a damaged file, and must not cost its memory."""
@@ -52,9 +52,7 @@ class FrontEnd:
         for f in fields(self):
             value, kinds = getattr(self, f.name), (int, float) if f.type is float else (int,)
             if isinstance(value, bool) or not isinstance(value, kinds):
-                raise SettingError(
-                    f"{f.name}={shortened(repr(value))}; expected {' or '.join(kind.__name__ for kind in kinds)}"
-                )
+                raise SettingError(f"{f.name}={shown(value)}; expected {' or '.join(kind.__name__ for kind in kinds)}")
         if not 0 < self.window <= self.n_fft:
             raise SettingError(f"window of {self.window} samples does not fit n_fft={self.n_fft}; expected 1 to n_fft")
         if not 0 < self.hop <= self.window:
@@ -75,10 +73,10 @@ class FrontEnd:
             raise SettingError(f"frames={self.frames}; expected at least 1")
         deaf = np.flatnonzero(~mel_filterbank(self).any(axis=0))
         if len(deaf):
-            shown = ", ".join(map(str, deaf[:8] + 1)) + (", …" if len(deaf) > 8 else "")
+            listed = ", ".join(map(str, deaf[:8] + 1)) + (", …" if len(deaf) > 8 else "")
             raise SettingError(
                 f"n_mels={self.n_mels}, n_fft={self.n_fft}, {self.f_min:g} to {self.f_max:g} Hz: no FFT bin lies in "
-                f"filter {shown} of {self.n_mels}; expected fewer filters, a wider band or a larger n_fft"
+                f"filter {listed} of {self.n_mels}; expected fewer filters, a wider band or a larger n_fft"
             )
 
     @classmethod

@@ -17,7 +17,7 @@ from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import OperatingPoint
 from kws_edge.model.target import Target, parse_target
 from kws_edge.model.variants import VARIANTS
-from kws_edge.text import is_one_line, shortened
+from kws_edge.text import is_one_line, shown
 
 KEY: Final = "kws_edge"
 """The key under which an ONNX file holds the JSON."""
@@ -216,8 +216,7 @@ class Metadata:
         values.setdefault("padding", "same")
         if values.keys() != names:
             missing, unknown = sorted(names - values.keys()), sorted(values.keys() - names)
-            shown = shortened(str(unknown), 200)
-            raise ModelError(f"metadata: missing {missing}, unknown {shown}; expected {sorted(names)}")
+            raise ModelError(f"metadata: missing {missing}, unknown {shown(unknown, 200)}; expected {sorted(names)}")
         if isinstance(values["labels"], list):
             values["labels"] = tuple(values["labels"])
         thresholds = _check_object("thresholds", values["thresholds"])
@@ -253,9 +252,8 @@ def _check_object(field: str, value: Any) -> Any:
 
 
 def _refuse(field: str, found: object, expected: str) -> NoReturn:
-    shown = repr(list(found) if isinstance(found, tuple) else found)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    raise ModelError(f"metadata: {field}: found {shown}; expected {expected}")
+    found = list(found) if isinstance(found, tuple) else found
+    raise ModelError(f"metadata: {field}: found {shown(found)}; expected {expected}")
 
 
 def _refuse_constant(name: str) -> NoReturn:

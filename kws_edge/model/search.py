@@ -27,7 +27,7 @@ from kws_edge.model.score import Score
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL, OperatingPoint
 from kws_edge.model.session import MAX_BATCH, Outputs
 from kws_edge.model.variants import get_variant
-from kws_edge.text import shortened
+from kws_edge.text import shown
 
 SMOOTHING: Final = 0.3
 """Seconds, for a model that was not calibrated on streams."""
@@ -116,9 +116,7 @@ def _decided_by(metadata: Metadata, score: Score, point: OperatingPoint) -> tupl
     of_stream = thresholds.get(score, point.threshold) if isinstance(thresholds, Mapping) else point.threshold
     for name, value, most in (("smoothing", smoothing, MAX_SMOOTHING), ("threshold", of_stream, -WITHHOLD_ALL)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not -most <= value <= most:
-            raise ModelError(
-                f"model {metadata.name}: stream: {name} {shortened(repr(value))}; expected a number up to {most:g}"
-            )
+            raise ModelError(f"model {metadata.name}: stream: {name} {shown(value)}; expected a number up to {most:g}")
     if point.target < DEFAULT_TARGET:
         of_stream = point.threshold
     return float(smoothing), min(point.threshold, float(of_stream))

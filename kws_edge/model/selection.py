@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F32, F64, Bools
 from kws_edge.errors import SettingError, check_names
-from kws_edge.text import shortened
+from kws_edge.text import shown
 
 DEFAULT_TARGET: Final = 0.995
 """The accuracy of accepted clips for which a threshold is taken unless another is asked for."""
@@ -75,7 +75,7 @@ class OperatingPoint:
                 continue
             kinds = int if field.type is int else (int, float)
             if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
-                raise SettingError(f"operating point: {field.name}={shortened(repr(value))}; expected a finite number")
+                raise SettingError(f"operating point: {field.name}={shown(value)}; expected a finite number")
         check_target(self.target)
         _check_threshold(self.threshold)
         if not (self.total > 0 and 0 <= self.accepted <= self.total):

@@ -10,7 +10,7 @@ from kws_edge.model.score import SCORES
 from kws_edge.model.search import MAX_SMOOTHING
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL
 from kws_edge.model.target import Target
-from kws_edge.text import shortened
+from kws_edge.text import shortened, shown
 
 MAX_CROWDING: Final = 20.0
 
@@ -55,12 +55,12 @@ class StreamSettings:
         """Refuse what cannot be meant, with a SettingError that names the field."""
         if not isinstance(self.labels, Mapping):
             raise SettingError(
-                f"stream settings: labels={shortened(repr(self.labels))}; expected an object of label to thresholds"
+                f"stream settings: labels={shown(self.labels)}; expected an object of label to thresholds"
             )
         for name, thresholds in (("thresholds", self.thresholds), *self.labels.items()):
             if not isinstance(thresholds, Mapping) or not thresholds or thresholds.keys() - set(SCORES):
                 raise SettingError(
-                    f"stream settings: {shortened(name)}={shortened(repr(thresholds))}; expected a number for one "
+                    f"stream settings: {shortened(name)}={shown(thresholds)}; expected a number for one "
                     f"or both of {', '.join(SCORES)}"
                 )
             for score, threshold in thresholds.items():
@@ -149,7 +149,7 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
         return list(labels)
     if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
         example = words if isinstance(words, str) else labels[0]
-        given = shortened(repr(words))
+        given = shown(words)
         raise SettingError(f"words={given}; expected a set or a list of words, such as {{{example!r}}}")
     chosen, unknown = [], []
     for word in words:
@@ -186,5 +186,5 @@ def calibrated_words(metadata: Metadata) -> list[str] | None:
 def _check(name: str, value: float, least: float, most: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise SettingError(
-            f"stream settings: {shortened(name)}={shortened(repr(value))}; expected a number from {least:g} to {most:g}"
+            f"stream settings: {shortened(name)}={shown(value)}; expected a number from {least:g} to {most:g}"
         )

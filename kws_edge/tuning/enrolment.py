@@ -22,6 +22,7 @@ import numpy as np
 
 from kws_edge.arrays import F32, F64
 from kws_edge.errors import AudioError, ModelError, SettingError
+from kws_edge.files import read_arrays
 from kws_edge.model.evidence import softplus
 from kws_edge.model.features import FrontEnd, mfcc
 from kws_edge.model.graph_edit import Graph, Node, float_value, tensor
@@ -71,15 +72,15 @@ class Background:
     def load(cls, path: Path = BACKGROUND) -> "Background":
         """Read it. Raises ModelError where it is missing or damaged."""
         try:
-            with np.load(path) as file:
-                return cls(
-                    file["mean"].astype(np.float32),
-                    file["whitening"].astype(np.float32),
-                    file["vectors"].astype(np.float32) / 127,
-                    float(file["reach"]),
-                    str(file["trunk"]),
-                )
-        except (OSError, ValueError, KeyError) as error:
+            file = read_arrays(path)
+            return cls(
+                file["mean"].astype(np.float32),
+                file["whitening"].astype(np.float32),
+                file["vectors"].astype(np.float32) / 127,
+                float(file["reach"]),
+                str(file["trunk"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{path}: {error}; expected the file that comes with kws-edge: reinstall it") from None
 
     def whitened(self, vectors: F32) -> F32:

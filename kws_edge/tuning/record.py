@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kws_edge.model.metadata import Metadata
-from kws_edge.model.onnx_file import write_copy
+from kws_edge.model.onnx_file import check_target, write_copy
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX
 from kws_edge.tuning.false_accepts import FalseAccepts
@@ -64,7 +64,8 @@ def write_forms(source: Path, out: Path, metadata: Metadata, *, overwrite: bool)
     ------
     SettingError, ModelError : as `write_copy`.
     """
-    write_copy(source, out, metadata, overwrite=overwrite)
+    check_target(source, out, overwrite=overwrite)
     for form in FORMS:
         if (beside := source.with_suffix(form)).exists():
             write_copy(beside, out.with_suffix(form), metadata, overwrite=True)
+    write_copy(source, out, metadata, overwrite=overwrite)  # last, as it says that the others are there

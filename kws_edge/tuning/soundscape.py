@@ -16,6 +16,7 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE, SILENCE_PEAK
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.text import is_one_line, shown
 
 WORD_LEVEL: Final = 10 ** (-26 / 20)
 """-26 dBFS, usual for speech: its peaks stay below full scale."""
@@ -23,6 +24,9 @@ ROOM_LEVEL: Final = 10 ** (-66 / 20)
 """White noise, where there is no background: no microphone gives digital silence between words."""
 FADE: Final = 0.01
 """Seconds, at both ends of every recording: a step between two of them would be a click."""
+
+LONGEST: Final = 1e9
+"""Seconds, 30 years: no recording is longer."""
 
 _FRAME = 160  # samples, 10 ms, over which `speech_bounds` measures amplitudes
 
@@ -37,8 +41,10 @@ class Word:
 
     def __post_init__(self) -> None:
         """Refuse, with a SettingError, an end before the start, and times that are no times."""
-        if not 0 <= self.start <= self.end < float("inf"):
-            raise SettingError(f"word {self.label!r} from {self.start} to {self.end} s; expected 0 <= start <= end")
+        if not 0 <= self.start <= self.end <= LONGEST:
+            raise SettingError(
+                f"word {shown(self.label)} from {self.start} to {self.end} s; expected 0 <= start <= end <= {LONGEST:g}"
+            )
 
 
 def compose(
@@ -144,11 +150,13 @@ def read_labels(path: Path) -> list[Word]:
             continue
         try:
             start, end, label = (part.strip() for part in line.split("\t"))
+            if not is_one_line(label):
+                raise SettingError("a word that cannot be shown on a line")
             words.append(Word(label, float(start), float(end)))
         except ValueError as error:  # a SettingError is one
             reason = f" ({error})" if isinstance(error, SettingError) else ""
             raise AudioError(
-                f"{path}, line {number}: {line!r}{reason}; expected start, end and word, separated by tabs"
+                f"{path}, line {number}: {shown(line)}{reason}; expected start, end and word, separated by tabs"
             ) from None
     if not words:
         raise AudioError(f"{path}: no words; expected lines of start, end and word, separated by tabs")

@@ -4,9 +4,10 @@ import os
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from kws_edge.files import replace_file
+from kws_edge.files import add_file, read_arrays, replace_file
 
 
 def names(folder: Path) -> list[str]:
@@ -64,3 +65,46 @@ def test_permissions_are_those_of_a_new_file_unless_given(tmp_path: Path) -> Non
     replace_file(tmp_path / "given", b"", mode=0o640)
     usual, new, given = (stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("usual", "new", "given"))
     assert (new, given) == (usual, 0o640)
+
+
+def test_a_file_is_added_beside_those_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "3").write_bytes(b"theirs")
+    assert add_file(lambda number: tmp_path / str(number), 3, b"ours").name == "4"
+    assert (tmp_path / "3").read_bytes() == b"theirs"
+
+
+def arrays(tmp_path: Path) -> bytes:
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(1000), text=np.array("ä"))
+    return (tmp_path / "a.npz").read_bytes()
+
+
+def test_arrays_are_read_as_they_were_written(tmp_path: Path) -> None:
+    arrays(tmp_path)
+    read = read_arrays(tmp_path / "a.npz")
+    assert (sorted(read), read["x"].tolist(), str(read["text"])) == (["text", "x"], list(range(1000)), "ä")
+
+
+def test_damaged_arrays_are_an_error_of_one_kind(tmp_path: Path) -> None:
+    whole = arrays(tmp_path)
+    huge = whole.replace(b"(1000,)", b"(9" + b"9" * 16 + b",)")
+    one = tmp_path / "one.npy"
+    np.save(one, np.arange(3))
+    cases = [b"", b"PK", b"x" * 99, whole[:-1], whole[: len(whole) // 2], huge, one.read_bytes()]
+    cases += [whole[:i] + b"\xff" * 8 + whole[i + 8 :] for i in range(0, len(whole) - 8, 16)]
+    refused = 0
+    for damaged in cases:
+        (tmp_path / "b.npz").write_bytes(damaged)
+        try:
+            read_arrays(tmp_path / "b.npz")
+        except ValueError:
+            refused += 1
+    assert refused > len(cases) // 2
+
+
+def test_what_is_no_file_is_written_to_as_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    replace_file(tmp_path / "pipe", "said")
+    assert os.read(reader, 10) == b"said"
+    os.close(reader)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

@@ -10,11 +10,10 @@ import io
 import json
 import os
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 
@@ -23,9 +22,12 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.files import PARTIAL, read_arrays
+from kws_edge.text import one_line, shortened, shown
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.negatives import between
 from kws_export.texts import check_texts, words_of
+from kws_export.toml import read_toml
 
 Codec = Literal["int16", "opus"]
 Kind = Literal["speech", "words", "sounds"]
@@ -66,16 +68,34 @@ class Source:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
+        for name, kind in get_type_hints(type(self)).items():
+            value, kinds = getattr(self, name), (int, float) if kind is float else (str,)
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise SettingError(
+                    f"a source: {name}={shown(value)}; expected a {'number' if kind is float else 'text'}"
+                )
         if self.kind not in get_args(Kind):
             raise SettingError(f"source {self.folder}: kind={self.kind!r}; expected one of {', '.join(get_args(Kind))}")
         if not 0 <= self.left_out <= 1:
             raise SettingError(f"source {self.folder}: left_out={self.left_out}; expected 0 to 1")
+        if not 0 <= self.minutes < float("inf"):
+            raise SettingError(f"source {self.folder}: minutes={self.minutes}; expected 0, for all, or more")
+        if not self.pattern or Path(self.pattern).is_absolute() or ".." in Path(self.pattern).parts:
+            raise SettingError(f"source {self.folder}: pattern={self.pattern!r}; expected one of files below it")
+        try:
+            groups = re.compile(self.speaker).groups
+        except (re.error, RecursionError, OverflowError) as error:
+            raise SettingError(
+                f"source {self.folder}: speaker={shown(self.speaker)}: {error}; expected a pattern"
+            ) from None
+        if self.speaker and not groups:
+            raise SettingError(f"source {self.folder}: speaker={shown(self.speaker)}; expected a (group) in it")
         object.__setattr__(self, "name", self.name or Path(self.folder).name)
 
     def speaker_of(self, path: Path) -> str:
         """Who speaks in a recording."""
         found = re.search(self.speaker, path.as_posix()) if self.speaker else None
-        return found[1] if found else path.as_posix()
+        return found[1] or path.as_posix() if found else path.as_posix()
 
     def holds(self, speaker: str) -> bool:
         """Whether a speaker's recordings are in the pack."""
@@ -139,35 +159,48 @@ class Pack:
             samples = np.concatenate([p.samples for p in self.pieces if p.source == source])
             arrays[f"audio{i}"] = samples if codec == "int16" else _encoded(samples)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        with partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        partial.replace(path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+        try:
+            with partial.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> "Pack":
         """Read `save`'s file. Raises SettingError where it is missing, damaged or of another version."""
         try:
-            with np.load(path) as file:
-                manifest: dict[str, Any] = json.loads(file["manifest"].tobytes())
-                if manifest["format"] != FORMAT:
-                    raise SettingError(f"{path} is a pack of format {manifest['format']}; expected {FORMAT}")
-                sources = [Source(**source) for source in manifest["sources"]]
-                audio = [file[f"audio{i}"] for i in range(len(sources))]
+            file = read_arrays(path)
+            manifest: dict[str, Any] = json.loads(file["manifest"].tobytes())
+            if manifest["format"] != FORMAT:
+                raise SettingError(f"{path} is a pack of format {shown(manifest['format'])}; expected {FORMAT}")
+            sources = [Source(**source) for source in manifest["sources"]]
+            audio = [file[f"audio{i}"] for i in range(len(sources))]
             if manifest["codec"] == "opus":
                 audio = [_decoded(coded) for coded in audio]
+            return cls(tuple(_pieces(sources, audio, manifest["pieces"])))
         except FileNotFoundError:
             raise SettingError(f"no pack {path}; expected a file of kws-export pack") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, SettingError):
-                raise
-            raise SettingError(f"{path} is no pack: {error}; expected a file of kws-export pack") from None
-        at = [0] * len(sources)
-        pieces = []
-        for i, speaker, text, n in manifest["pieces"]:
-            pieces.append(Piece(sources[i], speaker, text, audio[i][at[i] : at[i] + n]))
-            at[i] += n
-        return cls(tuple(pieces))
+        except SettingError:
+            raise
+        except (OSError, LookupError, ValueError, TypeError, RecursionError, AudioError) as error:
+            said = shortened(one_line(error), 200)
+            raise SettingError(f"{path} is no pack: {said}; expected a file of kws-export pack") from None
+
+
+def _pieces(sources: Sequence[Source], audio: Sequence[Any], listed: Any) -> Iterator[Piece]:
+    """The recordings that a manifest lists, of each source's samples. Raises ValueError or TypeError where it lies."""
+    at = [0] * len(sources)
+    for i, speaker, text, n in listed:
+        whole = all(isinstance(number, int) for number in (i, n)) and 0 <= i < len(sources) and n >= 0
+        if not whole or not isinstance(speaker, str) or not isinstance(text, str):
+            raise ValueError(f"a recording {shown([i, speaker, text, n])}")
+        samples = audio[i][at[i] : at[i] + n]
+        if samples.dtype != np.int16 or samples.shape != (n,):
+            raise ValueError(f"{samples.dtype} {list(samples.shape)} for {n} samples")
+        yield Piece(sources[i], speaker, text, samples)
+        at[i] += n
 
 
 def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None) -> list[Piece]:
@@ -175,7 +208,7 @@ def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None)
 
     Raises
     ------
-    SettingError : there is no recording.
+    SettingError : there is no recording, or the transcripts are of none.
     AudioError : one cannot be decoded.
     """
     folder = root / source.folder
@@ -199,18 +232,15 @@ def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None)
 
 def load_sources(path: Path) -> list[Source]:
     """Read a TOML file of `[[source]]` tables. Raises SettingError where it is not one."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))["source"]
-        known = {field.name for field in fields(Source)}
-        if unknown := sorted(set().union(*tables) - known):
-            raise SettingError(f"{path}: unknown {', '.join(unknown)}; expected {', '.join(sorted(known))}")
-        return [Source(**table) for table in tables]
-    except OSError as error:
-        raise SettingError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, SettingError):
-            raise
-        raise SettingError(f"{path}: {error}; expected a TOML file with [[source]] tables") from None
+    tables = read_toml(path, "a file with [[source]] tables").get("source")
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SettingError(f"{path}: source is {shown(tables)}; expected a TOML file with [[source]] tables")
+    known = {field.name for field in fields(Source)}
+    if unknown := sorted(set().union(*tables) - known):
+        raise SettingError(f"{path}: unknown {shown(unknown, 200)}; expected {', '.join(sorted(known))}")
+    if any("folder" not in table for table in tables):
+        raise SettingError(f"{path}: a [[source]] without a folder; expected one in each")
+    return [Source(**table) for table in tables]
 
 
 def manifest_lines(pack: Pack) -> list[str]:
@@ -226,8 +256,17 @@ def _transcripts(folder: Path) -> dict[str, str]:
     table = folder / TRANSCRIPTS
     if not table.is_file():
         return {}
-    rows = (line.split("\t", 1) for line in table.read_text(encoding="utf-8").splitlines())
-    return {row[0]: row[1] for row in rows if len(row) == 2}
+    try:
+        lines = table.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"{table}: {error}; expected lines of a file's name, a tab and its text, as UTF-8") from None
+    rows = (line.split("\t", 1) for line in lines)
+    texts = {row[0]: row[1] for row in rows if len(row) == 2}
+    if not any(path.name in texts for path in folder.rglob("*")):
+        raise SettingError(
+            f"{table}: no line names a recording in {folder}; expected a file's name, a tab and its text, a line each"
+        )
+    return texts
 
 
 def _encoded(samples: I16) -> "np.ndarray[Any, np.dtype[np.uint8]]":

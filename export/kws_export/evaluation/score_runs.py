@@ -22,7 +22,7 @@ import onnx
 
 from kws_edge.arrays import F32, I16
 from kws_edge.errors import ModelError, SettingError
-from kws_edge.files import replace_file
+from kws_edge.files import read_arrays, replace_file
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
@@ -138,10 +138,10 @@ class RunScores:
     def load(cls, path: Path) -> "RunScores":
         """Read what `save` wrote. Raises SettingError where it is no such file, or one of another format."""
         try:
-            with np.load(path) as arrays:
-                about = json.loads(str(arrays["about"]))
-                parts = {name: arrays[name] for name in arrays.files if "/" in name}
-        except (OSError, ValueError, KeyError) as error:
+            arrays = read_arrays(path)
+            about = json.loads(str(arrays["about"]))
+            parts = {name: array for name, array in arrays.items() if "/" in name}
+        except (OSError, ValueError, KeyError, RecursionError) as error:
             raise SettingError(f"{path} holds no scores: {error}; expected a file of `kws-export score`") from None
         if (found := about.pop("format", None)) != FORMAT:
             raise SettingError(f"{path} has format {found}; expected {FORMAT}: score the run again")
@@ -227,7 +227,10 @@ class ScoredRun:
 def _history(folder: Path) -> list[dict[str, float]]:
     path = folder / "history.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [json.loads(line) for line in lines]
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise SettingError(f"{path}: {error}; expected a line of JSON for each epoch, as train writes") from None
 
 
 def common_front_end(runs: Sequence[ScoredRun]) -> tuple[tuple[str, ...], FrontEnd]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kws_edge.errors import DependencyError
+from kws_edge.files import replace_file
 from kws_export.phonemes.distance import symbols
 from kws_export.voices.espeak import transcribe
 
@@ -31,16 +32,23 @@ class Dictionary:
         """
         words = _frequent(language, count)
         kept = _folder() / f"{language}-{hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}.json"
-        if kept.is_file():
-            pronounced: list[str] = json.loads(kept.read_text(encoding="utf-8"))
-        else:
+        pronounced = _kept(kept, len(words))
+        if pronounced is None:
             pronounced = transcribe(words, language)
             kept.parent.mkdir(parents=True, exist_ok=True)
-            partial = kept.with_suffix(f".{os.getpid()}")
-            partial.write_text(json.dumps(pronounced, ensure_ascii=False), encoding="utf-8")
-            partial.replace(kept)
+            replace_file(kept, json.dumps(pronounced, ensure_ascii=False))
         said = [(word, ipa) for word, ipa in zip(words, pronounced, strict=True) if symbols(ipa)]
         return cls(language, tuple(word for word, _ in said), tuple(ipa for _, ipa in said))
+
+
+def _kept(path: Path, count: int) -> list[str] | None:
+    """The pronunciations that an earlier call left; None where there are none, or the file is damaged."""
+    try:
+        pronounced = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    whole = isinstance(pronounced, list) and len(pronounced) == count and all(isinstance(p, str) for p in pronounced)
+    return pronounced if whole else None
 
 
 def _frequent(language: str, count: int) -> list[str]:

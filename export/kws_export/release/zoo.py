@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from kws_edge.errors import ModelError
+from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import is_wake_model, is_word
 from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
@@ -40,7 +41,7 @@ def update(folder: Path) -> int:
     if waking:
         table += "\n\n" + Table("wake", "", "", _WAKE_HEAD, [wake_row(file) for file in waking]).to_markdown()
     before, rest = text.split(_BEGIN)
-    readme.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.split(_END)[1]}", encoding="utf-8")
+    replace_file(readme, f"{before}{_BEGIN}\n{table}\n{_END}{rest.split(_END)[1]}")
     return len(files)
 
 

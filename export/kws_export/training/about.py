@@ -4,12 +4,13 @@ Nobody but whoever made the recordings' folder, or wrote the recipe, knows that;
 in `[about]`, or else the file about.toml in the folder. What neither says stays unsaid; nothing is assumed.
 """
 
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from kws_edge.errors import SettingError
+from kws_edge.text import shown
 from kws_export.data.download import ABOUT_FILE
+from kws_export.toml import read_toml
 
 UNSTATED = "not stated"
 
@@ -37,17 +38,12 @@ class About:
         ------
         SettingError : it cannot be read, is not TOML, or has other keys or values than texts.
         """
-        try:
-            settings = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise SettingError(f"cannot read {path}: {error.strerror}") from None
-        except ValueError as error:
-            raise SettingError(f"{path} is not a TOML file: {error}") from None
+        settings = read_toml(path, "texts about recordings")
         table = settings.get("about", settings)
         names = [field.name for field in fields(cls)]
         texts = isinstance(table, dict) and all(isinstance(value, str) for value in table.values())
         if not texts or not set(table) <= set(names):
-            raise SettingError(f"{path}: {table!r}; expected texts for {', '.join(names)}")
+            raise SettingError(f"{path}: {shown(table)}; expected texts for {', '.join(names)}")
         return cls(**table)
 
     def or_else(self, other: "About") -> "About":

@@ -1,9 +1,24 @@
-"""Who may train in a folder: one process at a time."""
+"""Who may work in a folder: one process at a time."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
+from kws_edge.errors import SettingError
+
 _log = logging.getLogger(__name__)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make a folder, and keep other processes from working in it. Raises SettingError where one does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        if not take_lock(file):
+            raise SettingError(f"another process trains in {folder}; wait for it, or give another folder")
+        yield
 
 
 def take_lock(file: IO[Any]) -> bool:

@@ -1,7 +1,6 @@
 """A recipe: everything that decides what a training run produces, as one TOML file."""
 
 import math
-import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,10 +9,12 @@ from typing import Any, get_args, get_type_hints
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import Padding
 from kws_edge.model.variants import get_variant
+from kws_edge.text import shortened, shown
 from kws_export.data.augment import Augmentation
 from kws_export.data.negatives import NegativeMix
 from kws_export.network.matchboxnet import Initialisation
 from kws_export.ranges import check_ranges, check_share
+from kws_export.toml import read_toml
 from kws_export.training.about import About
 
 
@@ -191,15 +192,7 @@ class Recipe:
     @classmethod
     def load(cls, path: Path) -> "Recipe":
         """Read a TOML file. Raises SettingError where it is missing, not TOML, or holds what a recipe cannot."""
-        try:
-            settings = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise SettingError(f"cannot read the recipe {path}: {error.strerror}") from None
-        except ValueError as error:
-            raise SettingError(f"{path} is not a TOML file: {error}") from None
-        except RecursionError:
-            raise SettingError(f"{path} is nested too deeply; expected a recipe") from None
-        return cls.from_dict({"name": path.stem, **settings})
+        return cls.from_dict({"name": path.stem, **read_toml(path, "a recipe")})
 
 
 _TABLES: dict[str, type[Any]] = {
@@ -212,7 +205,7 @@ _TABLES: dict[str, type[Any]] = {
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def _is_number(value: Any) -> bool:
@@ -243,10 +236,11 @@ def _check(cls: type[Any], settings: Any, where: str) -> None:
     """Refuse unknown keys, and values of another type than the dataclass's field."""
     known = get_type_hints(cls)
     if not isinstance(settings, dict):
-        raise SettingError(f"{where}: {settings!r}; expected a table of named values")
+        raise SettingError(f"{where}: {shown(settings)}; expected a table of named values")
     if unknown := settings.keys() - known:
-        raise SettingError(f"{where}: unknown {', '.join(sorted(unknown))}; expected among {', '.join(sorted(known))}")
+        listed = shortened(", ".join(sorted(unknown)), 200)
+        raise SettingError(f"{where}: unknown {listed}; expected among {', '.join(sorted(known))}")
     for name, value in settings.items():
         kind, fits = _KINDS[known[name]]
         if not fits(value):
-            raise SettingError(f"{where}: {name}={value!r}; expected {kind}")
+            raise SettingError(f"{where}: {name}={shown(value)}; expected {kind}")

@@ -6,8 +6,7 @@ It holds `last.pt` (everything to go on exactly), `best.pt` (the weights with th
 
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.features import FrontEnd
 from kws_export.training.checkpoint import load_checkpoint
-from kws_export.training.lock import take_lock
+from kws_export.training.lock import held
 from kws_export.training.recipe import Recipe
 
 
@@ -50,14 +49,9 @@ class RunFolder:
         """Whether there is something to go on from."""
         return (self.path / "last.pt").exists()
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """Keep other processes from training in the folder. Raises SettingError where one does."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
-            if not take_lock(file):
-                raise SettingError(f"another process trains in {self.path}; wait for it, or give another folder")
-            yield
+        return held(self.path)
 
     def load(self) -> dict[str, Any]:
         """What `save` left in last.pt.

@@ -1,10 +1,11 @@
 """Spoken renditions as files, one WAV each, made once."""
 
 import hashlib
-import os
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kws_edge.files import replace_file
 from kws_export.texts import folder_name
 from kws_export.voices.casting import perform
 from kws_export.voices.engine import SAMPLE_RATE, Engine, Rendition, Utterance
@@ -25,9 +26,9 @@ def write_renditions(engine: Engine, renditions: Sequence[Rendition], folder: Pa
     where = {id(rendition): path for path, rendition in lacking}
     for rendition, samples in perform(engine, [rendition for _, rendition in lacking]):
         path = where[id(rendition)]
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        soundfile.write(partial, samples, SAMPLE_RATE, subtype="PCM_16", format="WAV")
-        partial.replace(path)
+        sound = io.BytesIO()
+        soundfile.write(sound, samples, SAMPLE_RATE, subtype="PCM_16", format="WAV")
+        replace_file(path, sound.getvalue())
         yield path
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kws_edge.errors import SettingError
+from kws_edge.files import replace_file
 from kws_export.data.pack import Pack
 from kws_export.graph.build import load_model
+from kws_export.training.lock import held
 from kws_export.voices import Engine, get_engines
 from kws_export.wake.card import provenance
 from kws_export.wake.held_out import HeldOut
@@ -68,15 +70,22 @@ class WakeProject:
                 f"nothing says {', '.join(lacking)}; expected --voices, or --recordings with takes of it"
             )
         self.front_end = load_model(start)[1].front_end
-        self._claim()
+        with held(self.folder):
+            self._claim()
 
     def make(self, out: Path, progress: Progress) -> Calibrated:
         """Speak, train, calibrate and write `out` with its card, step graph and plot.
 
         Raises
         ------
-        SettingError : the word cannot be told from speech: no run learnt it, or no threshold holds the limit.
+        SettingError : the word cannot be told from speech: no run learnt it, or no threshold holds the limit; or
+            another process works in the folder.
         """
+        with held(self.folder):
+            self._claim()
+            return self._make(out, progress)
+
+    def _make(self, out: Path, progress: Progress) -> Calibrated:
         training, held_out = self._material(progress)
         progress.say(
             f"{len(training.words)} takes of the word, {len(training.near)} near-misses, "
@@ -135,10 +144,9 @@ class WakeProject:
 
     def _claim(self) -> None:
         """Keep the settings beside the work, and refuse another project's folder."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "wake.json"
         mine = json.loads(json.dumps({**self.settings.to_dict(), "recordings": len(self.recorded)}))
-        if file.is_file() and (theirs := json.loads(file.read_text(encoding="utf-8"))) != mine:
+        if file.is_file() and (theirs := _settings(file)) != mine:
             changed = sorted(key for key in mine if mine[key] != theirs.get(key))
             takes = {"words", "language", "voices", "takes", "near_misses", "seed"} & set(changed)
             if takes:
@@ -148,4 +156,15 @@ class WakeProject:
                 )
             for run in self.folder.glob("run-*"):  # what was spoken stays good; what was trained does not
                 shutil.rmtree(run)
-        file.write_text(json.dumps(mine, ensure_ascii=False, indent=1), encoding="utf-8")
+        replace_file(file, json.dumps(mine, ensure_ascii=False, indent=1))
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    """What a folder was made with."""
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SettingError(f"{file}: {error}; remove it where the takes beside it are of this word") from None
+    if not isinstance(values, dict):
+        raise SettingError(f"{file} holds no settings; remove it where the takes beside it are of this word")
+    return values

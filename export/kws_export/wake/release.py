@@ -11,6 +11,7 @@ import numpy as np
 from kws_edge.arrays import F32, I16
 from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
+from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import WAKE_WORD, Metadata
 from kws_edge.model.score import Score
@@ -105,11 +106,13 @@ def release(
     found = on_streams(model, metadata, settings, held_out, say)
     metadata = replace(metadata, stream=_stream(found, settings))
     out.parent.mkdir(parents=True, exist_ok=True)
-    save_model(build_model(network, metadata), out)
+    finished = build_model(network, metadata)
+    size = finished.ByteSize()
     save_model(build_step_model(network, metadata), out.with_suffix(STEP_SUFFIX))
     det_plot(found.curve, found.point, settings.limit, out.with_suffix(".svg"))
-    card = wake_card(metadata, out.stat().st_size, settings, provenance, found.point, found.conditions, found.near)
-    out.with_suffix(".md").write_text(card, encoding="utf-8")
+    card = wake_card(metadata, size, settings, provenance, found.point, found.conditions, found.near)
+    replace_file(out.with_suffix(".md"), card)
+    save_model(finished, out)  # last, as it says that the others are there
     return found
 
 

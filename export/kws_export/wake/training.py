@@ -16,6 +16,7 @@ from torch import Tensor
 
 from kws_edge.arrays import I64
 from kws_edge.errors import KwsEdgeError, SettingError
+from kws_edge.files import replace_file
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import get_variant
 from kws_export.graph.read import load_network, measure_statistics
@@ -24,6 +25,7 @@ from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.training.averaging import follow
 from kws_export.training.losses import evidential_loss
 from kws_export.training.novograd import NovoGrad
+from kws_export.training.run_folder import write_checkpoint
 from kws_export.training.schedule import warmup_hold_decay
 from kws_export.training.trainer import BETAS, GRADIENT_LIMIT, bound_gradients, seed_everything
 from kws_export.wake.held_out import HOP, HeldOut, log_odds, peak_places
@@ -157,8 +159,8 @@ class WakeRun:
     def _save(self, line: dict[str, Any]) -> None:
         self.history = [*self.history[: self.epoch - 1], line]
         if "mean" in line and line["mean"] <= min(entry["mean"] for entry in self._judged_lines()):
-            _write(self.folder / "best.pt", {"model": self.judged.state_dict(), "epoch": self.epoch, **line})
-        _write(
+            write_checkpoint(self.folder / "best.pt", {"model": self.judged.state_dict(), "epoch": self.epoch, **line})
+        write_checkpoint(
             self.folder / "last.pt",
             {
                 "model": self.judged.state_dict(),
@@ -172,26 +174,28 @@ class WakeRun:
             },
         )
         text = "".join(json.dumps(entry) + "\n" for entry in self.history)
-        (self.folder / "history.jsonl").write_text(text, encoding="utf-8")
+        replace_file(self.folder / "history.jsonl", text)
 
     def _resume(self) -> None:
-        last = torch.load(self.folder / "last.pt", map_location="cpu", weights_only=True)
-        if (
-            last["settings"] != json.loads(json.dumps(self.settings.to_dict()))
-            and last["settings"] != self.settings.to_dict()
-        ):
+        last = _read(self.folder / "last.pt")
+        if last.get("settings") not in (json.loads(json.dumps(self.settings.to_dict())), self.settings.to_dict()):
             raise SettingError(f"{self.folder} holds a run of other settings; remove it, or give another --work folder")
-        self.judged.load_state_dict(last["model"])
-        self.network.load_state_dict(last["trained"])
-        self.memory.outputs.load_state_dict(last["memory"])
-        self.optimiser.load_state_dict(last["optimiser"])
-        self.epoch, self.history = last["epoch"], list(last["history"])
-        self.windows.hard = last["hard"].numpy()
+        try:
+            self.judged.load_state_dict(last["model"])
+            self.network.load_state_dict(last["trained"])
+            self.memory.outputs.load_state_dict(last["memory"])
+            self.optimiser.load_state_dict(last["optimiser"])
+            self.epoch, self.history = last["epoch"], list(last["history"])
+            self.windows.hard = last["hard"].numpy()
+        except (KeyError, RuntimeError, ValueError, TypeError, AttributeError):
+            raise SettingError(
+                f"{self.folder}/last.pt is of another network; remove {self.folder} to train it anew"
+            ) from None
 
 
 def load_best(path: Path, classes: int, front_end: FrontEnd) -> tuple[MatchboxNet, dict[str, Any]]:
     """The network of a run's best epoch, and that epoch's line of the history."""
-    saved = torch.load(path, map_location="cpu", weights_only=True)
+    saved = _read(path)
     weights = saved.pop("model")
     network = _new(classes, front_end, channels=len(weights["blocks.0.residual.pointwise"]))
     network.load_state_dict(weights)
@@ -222,7 +226,11 @@ def _new(classes: int, front_end: FrontEnd, channels: int) -> MatchboxNet:
     return FastMatchboxNet(classes, 1, front_end.n_mfcc, "valid", channels)
 
 
-def _write(path: Path, values: dict[str, Any]) -> None:
-    partial = path.with_suffix(".partial")
-    torch.save(values, partial)
-    partial.replace(path)
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # torch raises a dozen types for files that are not its own
+        saved = None
+    if not isinstance(saved, dict) or "model" not in saved:
+        raise SettingError(f"{path} is missing or damaged; remove {path.parent} to train it anew")
+    return saved

@@ -1,6 +1,9 @@
 """`kws-edge record`: the files that it leaves, and what it says."""
 
 import json
+import resource
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +119,26 @@ def test_what_cannot_be_is_refused_in_a_line(
     assert result.exit_code == 2
     assert problem in result.stderr
     assert not list(long.parent.rglob("*_nohash_*"))
+
+
+def test_where_the_disk_takes_no_more_it_is_one_line_and_no_half_take_stays(tmp_path: Path, long: Path) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+    try:
+        result = record("yes", "--into", str(tmp_path / "mine"), "--from", str(long))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "File too large; expected a folder with room for takes" in result.stderr
+    assert list((tmp_path / "mine" / "yes").iterdir()) == []
+
+
+def test_a_folder_that_is_removed_meanwhile_is_one_line(
+    tmp_path: Path, long: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kws_edge.cli.record._tell", lambda *_: shutil.rmtree(tmp_path / "mine", ignore_errors=True))
+    result = record("yes", "--into", str(tmp_path / "mine"), "--from", str(long))
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "No such file or directory; expected a folder with room for takes" in result.stderr

@@ -1,12 +1,15 @@
 """Packs: hours of recordings in one file, with their texts and licences."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 
 from kws_edge.errors import SettingError
+from kws_edge.files import read_arrays
 from kws_export.data.pack import Codec, Pack, Piece, Source, collect, load_sources, manifest_lines, open_packs
 
 SPEECH = Source("talk", "Talk", "CC0-1.0", "A. Talker")
@@ -101,7 +104,13 @@ def test_sources_are_read_from_toml(tmp_path: Path) -> None:
     assert load_sources(tmp_path / "s.toml") == [Source("a/b", "b", "CC0-1.0")]
 
 
-@pytest.mark.parametrize("text", ["x = ", '[[source]]\nfolder = "a"\nlicense = "b"', "y = 1", "[[source]]\nname = 'a'"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = ", '[[source]]\nfolder = "a"\nlicense = "b"', "y = 1", "[[source]]\nname = 'a'", "source = 5",
+        'source = ["a"]', "x = " + "[" * 9999 + "]" * 9999,
+    ],
+)  # fmt: skip
 def test_a_file_of_sources_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "s.toml").write_text(text)
     with pytest.raises(SettingError, match=r"s\.toml"):
@@ -133,3 +142,76 @@ def test_packs_folders_and_files_are_taken_together(pack: Pack, tmp_path: Path) 
 def test_an_empty_pack_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="without recordings"):
         Pack(()).save(tmp_path / "p.npz")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pieces": 5}, {"pieces": [[0, "a", "", -1]]}, {"pieces": [[9, "a", "", 1]]}, {"pieces": [[0, "a", "", 10**9]]},
+        {"pieces": [[0, "a", ""]]}, {"pieces": [[0, 5, "", 1]]}, {"pieces": [["0", "a", "", 1]]}, {"sources": [{}]},
+        {"sources": [{"folder": "a", "speaker": "("}]}, {"sources": 5}, {"format": [1]}, {"codec": "opus"},
+    ],
+)  # fmt: skip
+def test_a_pack_whose_manifest_lies_is_refused(pack: Pack, tmp_path: Path, changed: dict[str, Any]) -> None:
+    pack.save(tmp_path / "p.npz")
+    file = read_arrays(tmp_path / "p.npz")
+    manifest = json.loads(file["manifest"].tobytes()) | changed
+    np.savez(tmp_path / "p.npz", **{**file, "manifest": np.frombuffer(json.dumps(manifest).encode(), np.uint8)})
+    with pytest.raises(SettingError, match="expected") as refused:
+        Pack.load(tmp_path / "p.npz")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_pack_of_other_arrays_is_refused(pack: Pack, tmp_path: Path) -> None:
+    pack.save(tmp_path / "p.npz")
+    file = read_arrays(tmp_path / "p.npz")
+    for other in (file["audio0"].astype(np.float32), file["audio0"].reshape(-1, 1), np.array("text")):
+        np.savez(tmp_path / "q.npz", **{**file, "audio0": other})
+        with pytest.raises(SettingError, match="is no pack"):
+            Pack.load(tmp_path / "q.npz")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"speaker": "("}, {"speaker": "abc"}, {"speaker": 5}, {"pattern": "/etc/*"}, {"pattern": "../*"},
+        {"pattern": ""},
+        {"minutes": "1"}, {"minutes": -1}, {"minutes": float("nan")}, {"licence": []}, {"left_out": True}, {"name": 1},
+    ],
+)  # fmt: skip
+def test_a_source_that_cannot_be_meant_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match="expected"):
+        Source("talk", **values)
+
+
+def test_where_the_disk_takes_no_more_no_part_of_a_pack_stays(
+    pack: Pack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: Any, **arrays: Any) -> None:
+        file.write(bytes(1000))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        pack.save(tmp_path / "p.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def transcribed(tmp_path: Path, table: bytes) -> list[Piece]:
+    (tmp_path / "talk").mkdir()
+    soundfile.write(tmp_path / "talk" / "a.wav", samples(16_000), 16_000)
+    (tmp_path / "talk" / "transcripts.tsv").write_bytes(table)
+    return collect(tmp_path, Source("talk"))
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_what_is_said_is_known_however_an_editor_saved_it(tmp_path: Path, start: bytes) -> None:
+    assert [piece.text for piece in transcribed(tmp_path, start + b"a.wav\thello\r\n")] == ["hello"]
+
+
+@pytest.mark.parametrize(
+    "table", ["a.wav\thello\n".encode("utf-16"), b"\xff\xfe", b"talk/a.wav\thello\n", b"nothing\n"]
+)
+def test_transcripts_of_nothing_that_is_there_are_refused(tmp_path: Path, table: bytes) -> None:
+    with pytest.raises(SettingError, match=r"transcripts\.tsv: .*expected"):
+        transcribed(tmp_path, table)

@@ -139,7 +139,7 @@ def test_negatives_need_a_variant_whose_evidence_has_a_scale(tmp_path: Path, var
 
 
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"cannot read the recipe .*none\.toml: No such file"):
+    with pytest.raises(SettingError, match=r"cannot read .*none\.toml: No such file"):
         Recipe.load(tmp_path / "none.toml")
 
 
@@ -181,4 +181,20 @@ def test_a_recipe_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "deep.toml"
     path.write_text("name = " + "[" * 100_000 + "]" * 100_000)
     with pytest.raises(SettingError, match="nested too deeply"):
+        Recipe.load(path)
+
+
+@pytest.mark.parametrize("value", ["0x" + "f" * 9999, "[" + "1," * 9999 + "]", "'" + "a" * 99_999 + "'"])
+def test_an_error_about_a_recipe_is_not_as_long_as_the_file_makes_it(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text(f"variant = 'softmax'\nseed = {value}\n")
+    with pytest.raises(SettingError, match=r"seed=.*; expected a whole number") as refused:
+        Recipe.load(path)
+    assert len(str(refused.value)) < 200
+
+
+def test_keys_within_keys_without_end_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("variant = 'softmax'\nseed" + ".a" * 9999 + " = 1\n")
+    with pytest.raises(SettingError, match="expected"):
         Recipe.load(path)

@@ -1,5 +1,6 @@
 """A wake word from recordings to a model, on a word that is a rising tone, told from other tones."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import tone_words
 from kws_edge import KeywordModel, Spotter
 from kws_edge.errors import SettingError
 from kws_export.data.pack import Pack, Piece, Source
+from kws_export.training.lock import held
 from kws_export.wake.project import WakeProject
 from kws_export.wake.settings import WakeSettings, WakeWord
 
@@ -157,3 +159,42 @@ def test_no_word_or_the_same_twice_is_refused() -> None:
     for words in ((), (WakeWord("a"), WakeWord("A"))):
         with pytest.raises(SettingError, match="at least one, all different"):
             WakeSettings(words)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"words": [', b"[]", b"\xff", b"[" * 9999])
+def test_settings_that_were_cut_off_are_named(
+    recordings: Path, negatives: Pack, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "wake.json").write_bytes(content)
+    with pytest.raises(SettingError, match=r"wake\.json.*remove it"):
+        make(SETTINGS, recordings, negatives, tmp_path, tmp_path / "x.onnx")
+
+
+@pytest.mark.parametrize("name", ["last.pt", "best.pt"])
+@pytest.mark.parametrize("damaged", [b"", b"nonsense", b"PK\x03\x04"])
+def test_a_run_that_is_damaged_is_named(
+    made: tuple[Path, Path, Quiet], recordings: Path, negatives: Pack, tmp_path: Path, name: str, damaged: bytes
+) -> None:
+    shutil.copytree(made[0], tmp_path / "work")
+    (tmp_path / "work" / "run-1" / name).write_bytes(damaged)
+    with tone_words.one_thread(), pytest.raises(SettingError, match=rf"{name} is missing or damaged; remove"):
+        make(SETTINGS, recordings, negatives, tmp_path / "work", tmp_path / "x.onnx")
+
+
+def test_two_do_not_work_in_one_folder(recordings: Path, negatives: Pack, tmp_path: Path) -> None:
+    with held(tmp_path), pytest.raises(SettingError, match="another process"):
+        make(SETTINGS, recordings, negatives, tmp_path, tmp_path / "x.onnx")
+
+
+def test_the_model_is_written_last(
+    made: tuple[Path, Path, Quiet], recordings: Path, negatives: Pack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that after a kill in the middle the same command is not refused because of it."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kws_export.wake.release.wake_card", killed)
+    with tone_words.one_thread(), pytest.raises(KeyboardInterrupt):
+        make(SETTINGS, recordings, negatives, made[0], tmp_path / "x.onnx")
+    assert not (tmp_path / "x.onnx").exists()
