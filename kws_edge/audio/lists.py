@@ -2,12 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 from kws_edge.audio.load import EXTENSIONS
 from kws_edge.errors import SettingError
-
-_SHOWN: Final = 60  # characters of a line, in messages
+from kws_edge.text import shortened, shown
 
 
 def read_list(path: Path) -> dict[str, int]:
@@ -42,8 +40,7 @@ def _key(path: Path, number: int, line: str) -> str:
     name = PurePosixPath(line)
     file = len(name.parts) == 2 and (name.suffix == "" or name.suffix.lower() in EXTENSIONS or "_nohash_" in name.name)
     if not file or "\\" in line or "\0" in line or line[0] in "\"'`" or line[-1] in "\"'`,;":
-        shown = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
-        raise SettingError(f"{path}, line {number}: {shown!r}; expected WORD/file, as yes/0a7c2a8d_nohash_0.wav")
+        raise SettingError(f"{path}, line {number}: {shown(line)}; expected WORD/file, as yes/0a7c2a8d_nohash_0.wav")
     return str(name.with_suffix("")) if name.suffix.lower() in EXTENSIONS else str(name)
 
 
@@ -67,6 +64,6 @@ def check_found(path: Path, keys: Mapping[str, int], found: Collection[str], fol
     if missing:
         number, key = keys[missing[0]], missing[0]
         raise SettingError(
-            f"{path}, line {number}: {key} is not there (looked for {', '.join(EXTENSIONS)}), one of "
+            f"{path}, line {number}: {shortened(key)} is not there (looked for {', '.join(EXTENSIONS)}), one of "
             f"{len(missing)} that are not; unpack the data set again, or remove the whole word's folder"
         )

@@ -3,7 +3,7 @@
     python -m pytest tests/fuzz -n0 --hypothesis-profile=hours -k decoder
 
 What it finds is made small, kept in .hypothesis, and tried first the next time; an input that found a fault becomes a
-test of its own beside what it broke.
+test of its own beside what it broke, and one of the seeds.
 """
 
 import hypothesis

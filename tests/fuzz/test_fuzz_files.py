@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,7 @@ for line in sys.stdin:
     try:
         model = KeywordModel.load(line.strip())
         model.classify(noise, 16_000)
+        model.classify(np.tile(noise, 2), 16_000)
         Spotter(model).push(noise)
         said = "works"
     except KwsEdgeError as error:
@@ -39,10 +41,25 @@ for line in sys.stdin:
 """
 
 
+SETTINGS = {
+    "thresholds": {"entropy": 0.5}, "labels": {}, "probability": 0, "smoothing": 0.3, "hysteresis": 0.25, "rearm": 0.3,
+    "refractory": 0.8,
+}  # fmt: skip
+FOUND: list[dict[str, Any]] = [
+    {"stream": {"settings": SETTINGS}},
+    {"stream": {"settings": SETTINGS | {"smoothing": 1e300}}},
+    {"stream": {"settings": SETTINGS | {"thresholds": {"entropy": 10**300}}}},
+    {"stream": {"settings": SETTINGS, "calibration": {"words_chosen": [["low"]]}}},
+    {"labels": ["a\x1b[2J", "b\n", "\ud800"]},
+]
+"""What an attack changed in a model's metadata, and was not refused in one line."""
+FOUND_RECIPES = ["seed = 0x" + "f" * 5000, "seed" + ".a" * 2000 + " = 1", "labels = " + "[" * 500 + "]" * 500]
+
+
 @cache
 def models() -> tuple[bytes, ...]:
-    """Sixty model files, of several labels, windows, variants and texts in their metadata."""
-    made = []
+    """Sixty model files, of several labels, windows, variants and texts in their metadata, and those found."""
+    made = [build(json.dumps(json.loads(METADATA.to_json()) | found), labels=3) for found in FOUND]
     for i in range(15):
         labels = tuple(f"word{j}" for j in range(2 + i % 4))
         metadata = replace(METADATA, name=f"m{i}", labels=labels, licence="x" * (i + 1))
@@ -106,7 +123,7 @@ def test_a_damaged_model_works_or_is_refused(trial: Trial, data: bytes) -> None:
 def recipes() -> tuple[bytes, ...]:
     """Every recipe of the repository, in several forms: sixty at least."""
     texts = [file.read_text() for file in sorted((ROOT / "export" / "recipes").glob("*.toml"))]
-    made: list[str] = []
+    made = [f"variant = 'softmax'\n{found}\n" for found in FOUND_RECIPES]
     while len(made) < 60:
         made += [text + f"\n# {len(made)}\n" for text in texts]
     return tuple(text.encode() for text in made)

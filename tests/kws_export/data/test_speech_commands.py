@@ -487,6 +487,14 @@ def test_a_line_that_matches_nothing_is_refused_with_its_number(root: Path, line
         index(root)
 
 
+def test_an_error_about_a_list_is_not_as_long_as_its_line(root: Path) -> None:
+    for line in ("yes/" + "a" * 9999, "a" * 9999, '"' * 9999):
+        (root / "validation_list.txt").write_text(f"{line}\n")
+        with pytest.raises(SettingError, match=r"line 1: ") as refused:
+            index(root)
+        assert len(str(refused.value)) < 500
+
+
 def test_a_list_in_another_encoding_is_refused_in_one_line(root: Path) -> None:
     (root / "validation_list.txt").write_text(f"yes/{TRAIN}_nohash_0.wav\n", encoding="utf-16")
     with pytest.raises(SettingError, match="not UTF-8") as refused:
