@@ -51,6 +51,7 @@ static std::vector<std::string> texts(const std::string& json, const std::string
   if (at == std::string::npos) fail("no " + key + " in the metadata; expected a model of kws-export");
   for (size_t end = json.find(']', at); (at = json.find('"', at)) < end; ++at) {
     size_t close = json.find('"', at + 1);
+    if (close == std::string::npos) fail("the metadata end within " + key);
     found.push_back(json.substr(at + 1, close - at - 1));
     at = close;
   }
@@ -145,8 +146,11 @@ class Model {
     state.shape.resize(rank);
     check(ort->GetDimensions(info, state.shape.data(), rank));
     ort->ReleaseTypeInfo(type);
+    if (!rank) fail(state.name + " is a number; expected a state of one stream and more");
     state.shape[0] = 1;  // one stream
-    for (int64_t n : state.shape) size *= n;
+    for (int64_t n : state.shape) {
+      if (n < 1 || n > 1 << 20 || (size *= n) > 1 << 24) fail(state.name + " has no size, or is far too large");
+    }
     state.values.assign(size, 0.0f);  // a stream begins with zeros
     states_.push_back(state);
   }
@@ -159,6 +163,15 @@ class Model {
   }
 
   std::vector<float> copy(OrtValue* value, size_t size) {
+    OrtTensorTypeAndShapeInfo* info;
+    ONNXTensorElementDataType type;
+    size_t count;
+    check(ort->GetTensorTypeAndShape(value, &info));
+    check(ort->GetTensorElementType(info, &type));
+    check(ort->GetTensorShapeElementCount(info, &count));
+    ort->ReleaseTensorTypeAndShapeInfo(info);
+    if (type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT || count != size)
+      fail(std::to_string(count) + " numbers from the network; expected " + std::to_string(size) + " by its metadata");
     float* data;
     check(ort->GetTensorMutableData(value, reinterpret_cast<void**>(&data)));
     return {data, data + size};
@@ -181,12 +194,15 @@ static std::vector<float> read_wav(const char* path) {
   if (bytes.size() < 44 || std::memcmp(&bytes[0], "RIFF", 4) || std::memcmp(&bytes[8], "WAVE", 4))
     fail(std::string(path) + ": no WAV file");
   bool known = false;
-  for (size_t at = 12; at + 8 <= bytes.size(); at += 8 + u32(at + 4) + u32(at + 4) % 2) {
+  uint64_t at = 12;  // of more bits than a chunk's size has, which may lead round to where the loop has been
+  for (uint64_t size; at + 8 <= bytes.size(); at += 8 + size + size % 2) {
+    size = u32(at + 4);
     if (!std::memcmp(&bytes[at], "fmt ", 4) && at + 24 <= bytes.size())
       known = u16(at + 8) == 1 && u16(at + 10) == 1 && u32(at + 12) == 16000 && u16(at + 22) == 16;
     if (std::memcmp(&bytes[at], "data", 4)) continue;
     if (!known) fail(std::string(path) + ": expected 16-bit mono PCM at 16 kHz");
-    size_t n = std::min<size_t>(u32(at + 4), bytes.size() - at - 8) / 2;
+    size_t n = std::min<uint64_t>(size, bytes.size() - at - 8) / 2;
+    if (!n) break;
     std::vector<float> samples(n);
     for (size_t i = 0; i < n; ++i) samples[i] = static_cast<int16_t>(u16(at + 8 + 2 * i)) / 32768.0f;
     return samples;
@@ -196,6 +212,8 @@ static std::vector<float> read_wav(const char* path) {
 
 static void classify(Model& model, const char* path) {
   std::vector<float> samples = read_wav(path);
+  if (samples.size() < 400 || samples.size() > 20879)  // a frame of 25 ms, and what the network's 128 frames hold
+    fail(std::to_string(samples.size()) + " samples; expected 400 to 20879, up to 1.3 s");
   Answer answer = model.run(samples);
   size_t best = std::max_element(answer.alpha.begin(), answer.alpha.end()) - answer.alpha.begin();
   float sum = 0;

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import soundfile
 from chromium import chromium
@@ -282,6 +284,46 @@ def test_cpp_hears_the_same_words_in_a_stream(kws: Path, words: list[str], pcm: 
     with pcm.open("rb") as stream:
         answer = run(kws, STREAM.with_suffix(".audio.step.onnx"), "-", stdin=stream).stdout
     assert [line.split()[2] for line in answer.splitlines()] == words
+
+
+def chunk(kind: bytes, data: bytes, size: int | None = None) -> bytes:
+    return kind + struct.pack("<I", len(data) if size is None else size) + data
+
+
+FORMAT = chunk(b"fmt ", struct.pack("<HHIIHH", 1, 1, 16_000, 32_000, 2, 16))
+
+
+@pytest.mark.parametrize(
+    ("chunks", "message"),
+    [
+        ([FORMAT, chunk(b"LIST", b"", 0xFFFFFFF8), chunk(b"data", bytes(9000))], "no samples"),
+        ([chunk(b"JUNK", bytes(24), 0xFFFFFFF7), FORMAT], "no samples"),
+        ([FORMAT, chunk(b"data", b"")], "no samples"),
+        ([FORMAT, chunk(b"data", bytes(100))], "50 samples; expected 400 to 20879"),
+        ([FORMAT, chunk(b"data", bytes(90_000))], "45000 samples; expected 400 to 20879"),
+        ([chunk(b"fmt ", b"\1\0"), chunk(b"data", bytes(9000))], "expected 16-bit mono"),
+    ],
+)
+def test_cpp_ends_with_a_damaged_wav_in_one_line(kws: Path, tmp_path: Path, chunks: list[bytes], message: str) -> None:
+    (tmp_path / "clip.wav").write_bytes(b"RIFF" + bytes(4) + b"WAVE" + b"".join(chunks))
+    command = [str(kws), str(STREAM.with_suffix(".audio.onnx")), str(tmp_path / "clip.wav")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+
+
+def test_cpp_refuses_a_model_of_more_words_than_its_network_has(kws: Path, tmp_path: Path) -> None:
+    model = onnx.load(STREAM.with_suffix(".audio.onnx"))
+    (entry,) = (entry for entry in model.metadata_props if entry.key == "kws_edge")
+    about = json.loads(entry.value)
+    about["labels"] += [f"more{i}" for i in range(100_000)]
+    entry.value = json.dumps(about)
+    onnx.save(model, tmp_path / "m.onnx")
+    soundfile.write(tmp_path / "clip.wav", np.zeros(16_000, np.int16), 16_000)
+    command = [str(kws), str(tmp_path / "m.onnx"), str(tmp_path / "clip.wav")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "20 numbers from the network; expected 100020 by its metadata" in done.stderr
 
 
 @pytest.mark.parametrize(
