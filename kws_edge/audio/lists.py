@@ -19,7 +19,7 @@ def read_list(path: Path) -> dict[str, int]:
 def read_lines(path: Path) -> list[tuple[int, str]]:
     """The lines of a list: their numbers, from 1, and the keys of the clips, `WORD/file` without extension.
 
-    A byte order mark and empty lines are passed over.
+    A byte order mark and empty lines are skipped.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def _key(path: Path, number: int, line: str) -> str:
 def check_found(path: Path, keys: Mapping[str, int], found: Collection[str], folders: Collection[str]) -> None:
     """Refuse a list whose lines match nothing.
 
-    Those about a word that has no folder are passed over, so that a part of a data set is fine with the whole's lists.
+    Those about a word that has no folder are skipped, so that a part of a data set is fine with the whole's lists.
 
     Parameters
     ----------

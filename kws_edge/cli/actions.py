@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kws_edge.stream.events import Event
 
 MOST_COMMANDS = 4
-"""Commands that run at a time; an event that comes while so many do waits, or is passed over and said to be."""
+"""Commands that run at a time; a further event waits, or is skipped with a warning."""
 STANDARD_ERROR = 2
 """Its file descriptor: standard output is for events."""
 MOST_SAVED = 1000
@@ -61,7 +61,7 @@ class EventCommand:
             time.sleep(_POLL)
             self._forget_ended()
         if len(self._running) >= MOST_COMMANDS:
-            _log.warning("%s: %d still run; event at %.1f s passed over", self._named, MOST_COMMANDS, event.time)
+            _log.warning("%s: %d still run; event at %.1f s skipped", self._named, MOST_COMMANDS, event.time)
             return
         process = subprocess.Popen(
             self._command, shell=True, stdin=subprocess.PIPE, stdout=self._output, stderr=self._output

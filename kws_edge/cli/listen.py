@@ -134,7 +134,7 @@ def listen(
 
     Where so many samples are lost that no word can be recognised, an event with the reason "losses" says so.
 
-    Commands of --on-event run side by side, at most 4. Where 4 still run, the next event is passed over, with a
+    Commands of --on-event run side by side, at most 4. Where 4 still run, the next event is skipped, with a
     warning; with --fast the recording waits until one has ended, so that none is lost.
 
     Exit status: 0 the source ended; 2 wrong usage, or a model, microphone, recording, setting or server that cannot be

@@ -37,7 +37,7 @@ _KEPT: Final = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "
 
 
 class Decoder:
-    """Decodes one file at a time in a process of its own, which is started anew where it has died."""
+    """Decodes one file at a time in a process of its own, which is started again where it has died."""
 
     def __init__(self, *, max_seconds: float, max_samples: float, max_body: int, timeout: float) -> None:
         """Start it; the limits are for each file, the timeout in seconds of processor time."""
@@ -118,8 +118,8 @@ class Decoder:
             return AudioError(
                 f"{name}: not decoded within {self._timeout:g} s of processor time; expected a shorter or simpler file"
             )
-        _log.error(f"a decoder ended with exit code {status} in the middle of a file, and is started anew")
-        return AudioError(f"{name}: its decoder failed; expected a sound file, as ffmpeg writes one anew")
+        _log.error(f"a decoder ended with exit code {status} in the middle of a file, and is started again")
+        return AudioError(f"{name}: its decoder failed; expected a sound file, such as ffmpeg writes")
 
 
 _CHANNELS: Final[tuple[Channel | None, ...]] = (None, "mix", *range(1, 254))

@@ -13,7 +13,7 @@ from kws_export.cli.options import existing_file
 def average(checkpoints: tuple[Path, ...], out: Path) -> None:
     """Write a checkpoint with the mean of the weights of several CHECKPOINTS: a start for a further run.
 
-    It helps where one run started from another of them, or all from the same weights.
+    It helps where all runs began with the same weights, or one with those of another.
 
     \b
     kws-export average runs/stream-hours-1/last.pt runs/stream-words-1/last.pt --out runs/mean.pt

@@ -20,7 +20,7 @@ from kws_export.cli.options import CACHE, existing_file, existing_folder
     is_flag=True,
     help="Also NAME.audio.onnx and, without padding, NAME.audio.step.onnx, which take samples instead of MFCC.",
 )
-@click.option("--negatives", default="", help="For the card: what the recordings without words were.")
+@click.option("--negatives", default="", help="For the card: which recordings without words it was trained on.")
 @click.option("--about", "about_file", type=existing_file, help="TOML: data, licence, attribution; see below.")
 @click.option("--force", is_flag=True, help="Write over a file of another recipe.")
 @click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
@@ -39,22 +39,22 @@ def export(
     """Turn a RUN folder into a calibrated, self-describing ONNX file with its model card.
 
     It compares torch, ONNX Runtime and numpy on real clips, chooses the thresholds on the validation split and
-    measures them on the test split. FILE.pt is a single checkpoint, such as `kws-export average` writes. Of an exported
-    MODEL.onnx it makes the file and its card anew, from its own weights.
+    measures them on the test split. FILE.pt is a single checkpoint, such as `kws-export average` writes. Given an
+    exported MODEL.onnx, it writes the file and its card again, from its own weights.
 
     A threshold is chosen so that the validation clips show its target with 95 % confidence; where they are too few,
     the target is marked as not shown.
 
     The card names the recordings and the licence of the weights as the recipe does in [about], or else about.toml in
-    the data folder, with the texts data, licence and attribution; --about FILE.toml says it instead. What nobody says
-    is "not stated".
+    the data folder, with the texts data, licence and attribution; --about FILE.toml gives them instead. What is
+    missing is "not stated".
 
     \b
     models/softmax.onnx and models/softmax.md:
       kws-export export runs/softmax-1 --data speech_commands
     With a second file for C++, Java or a browser, which takes samples:
       kws-export export runs/softmax-1 --data speech_commands --out softmax-b.onnx --with-front-end
-    The same file anew, with this version's graph and thresholds:
+    The same file again, with this version's graph and thresholds:
       kws-export export models/softmax.onnx --data speech_commands --with-front-end
     """
     from kws_export.release.package import ExportSource, package

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folders", nargs=-1, type=existing_folder)
 @click.option("--sources", type=existing_file, help="TOML file that names folders, licences, speakers.")
-@click.option("--data", type=existing_folder, default=Path(), help="What the folders of --sources are seen from.")
+@click.option("--data", type=existing_folder, default=Path(), help="Folder that paths in --sources start from.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write, NAME.npz.")
 @click.option("--codec", type=click.Choice(["int16", "opus"]), default="int16", show_default=True)
 @click.option("--without", multiple=True, metavar="TEXT", help="Leave out recordings that say this; repeatable.")
 def pack(
     folders: tuple[Path, ...], sources: Path | None, data: Path, out: Path, codec: "Codec", without: tuple[str, ...]
 ) -> None:
-    """Put recordings into one file that loads in seconds: the speech and sounds that a spotter must not answer.
+    """Put recordings into one file that loads in seconds: the speech and sounds in which a model must find no word.
 
-    What is said in a recording is read from FOLDER/transcripts.tsv (file name, text), and stays in the pack. Words that
+    FOLDER/transcripts.tsv (file name, text) may say what is said in the recordings; the pack keeps it. Words that
     a label track NAME.labels.txt beside a recording names are cut out. opus is ten times smaller than int16 and takes
     half a minute an hour to load.
 

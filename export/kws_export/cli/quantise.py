@@ -24,7 +24,7 @@ MAX_LOSS = 0.3
     type=click.FloatRange(0),
     default=MAX_LOSS,
     show_default=True,
-    help="Points of test accuracy it may cost.",
+    help="Test accuracy that it may lose, in percentage points.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The comparison as JSON, for scripts.")
 @click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
@@ -38,12 +38,12 @@ def quantise(
     as_json: bool,
     cache: Path,
 ) -> None:
-    """Make the int8 form of a MODEL file, and show what it changes of all that a user relies on.
+    """Make the int8 form of a MODEL file, and compare it with the original: accuracy, thresholds, speed.
 
     Convolutions but for the first become integer arithmetic, with ranges from training clips; the head stays float.
-    Thresholds are chosen anew on the validation split, and the card has the comparison. The file takes the place of the
-    float one, with two exceptions. Settings for streams are not carried over: `kws-edge calibrate` finds the file's
-    own. And it gets no step form, NAME.step.onnx: a stream's steps are too small for int8 to be faster.
+    Thresholds are chosen again on the validation split, and the card has the comparison. The file can replace the
+    float one, with two exceptions. Settings for streams are not carried over: `kws-edge calibrate` finds new ones. And
+    there is no step form, NAME.step.onnx: a stream's steps are too small for int8 to be faster.
 
     Exit status: 0, or 1 where the test accuracy falls by more than --max-loss; nothing is written then.
 

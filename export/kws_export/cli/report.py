@@ -10,7 +10,7 @@ from kws_export.cli.options import existing_file, existing_folder
 @click.command()
 @click.argument("scores", type=existing_folder)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the report.")
-@click.option("--loss-times", type=existing_file, help="What `python bench/losses.py --json` wrote, to be shown too.")
+@click.option("--loss-times", type=existing_file, help="Output of `python bench/losses.py --json`, to show too.")
 def report(scores: Path, out: Path, loss_times: Path | None) -> None:
     """Compare the runs whose score files are in SCORES: tables, plots and a page that shows them.
 

@@ -24,13 +24,13 @@ def score(
     out: Path,
     cache: Path,
 ) -> None:
-    """Keep each RUN's answers in a file of some 900 kB, from which `kws-export report` makes its tables and figures.
+    """Write each RUN's outputs into a file of about 900 kB, from which `kws-export report` makes tables and figures.
 
     A RUN is a folder of `kws-export train`, or a file of `kws-export export` or `quantise`, which is scored as it is.
 
     Scored are: validation, test, words outside the vocabulary, silence; with --noise the test split at 20, 10, 5 and
-    0 dB; with --sounds and --speech what holds no word. A PATH is a folder, a file or a pattern in quotes. Use
-    recordings that training did not use. What is scored already is passed over, unless the checkpoint or the clips
+    0 dB; with --sounds and --speech recordings without words. A PATH is a folder, a file or a pattern in quotes. Use
+    recordings that training did not use. What has been scored already is skipped, unless the checkpoint or the clips
     changed; so are runs that are still training.
 
     \b

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Or some of kokoro,festival,flite,espeak.",
 )
-@click.option("--near-misses", type=click.IntRange(1), help="Say instead this many words that sound like each TEXT.")
+@click.option("--near-misses", type=click.IntRange(1), help="Say this many words that sound like each TEXT instead.")
 @click.option("--phonemes", default="", help="How the one TEXT is pronounced, in espeak-ng's notation.")
 @click.option("--language", default="en-us", show_default=True, help="As espeak-ng calls it: en-us, en-gb, de, nl.")
 @click.option("--seed", type=int, default=1, show_default=True)
@@ -35,7 +35,7 @@ def speak(
 ) -> None:
     """Have synthesised voices say TEXTS, in many voices, speeds and pitches: 16 kHz WAV files.
 
-    Files that are there are kept, so that a run that was stopped goes on from there.
+    Existing files are kept, so a run that was stopped continues from there.
 
     \b
     Twenty takes of a phrase by every engine that is installed:

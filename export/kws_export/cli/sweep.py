@@ -40,14 +40,14 @@ def _ends(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option("--negatives", multiple=True, help="Folder, file or glob without words, for a recipe with [negatives].")
 @click.option("--variants", callback=_names, default=",".join(COMPARED), help="With commas  [default: all]")
 @click.option("--seeds", callback=_seeds, default="1,2,3", show_default=True, help="With commas.")
-@click.option("--kl-ends", callback=_ends, help="Weights that the KL term climbs to, with commas; a run for each.")
+@click.option("--kl-ends", callback=_ends, help="Final weights of the KL term, with commas; a run for each.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run folders  [default: runs/RECIPE]")
 @click.option("--workers", type=click.IntRange(1), help="Runs at once on this machine  [default: cores / threads]")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="CPU threads of each run.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--ray", "address", metavar="ADDRESS", help="Train on a Ray cluster: auto, ray://HOST:10001, local.")
 @click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
-@click.option("--status", is_flag=True, help="Train nothing; say how far every run is.")
+@click.option("--status", is_flag=True, help="Train nothing; show the progress of every run.")
 @click.option("--json", "as_json", is_flag=True, help="The table as one JSON object a run and line, for scripts.")
 def sweep(
     recipe_file: Path,
@@ -67,12 +67,12 @@ def sweep(
 ) -> None:
     """Train one recipe for every variant and seed, each run into OUT/VARIANT-SEED with its log beside it.
 
-    What is done is skipped, and after Ctrl-C or a kill the same command goes on from each run's last whole epoch; it
-    also takes up runs that `kws-export train` began there. Every variant gets its first seed before one gets its
-    second. When a run fails, the others go on.
+    Finished runs are skipped. After Ctrl-C or a kill the same command continues from each run's last whole epoch, also
+    in runs that `kws-export train` began there. Every variant gets its first seed before one gets its
+    second. When a run fails, the others continue.
 
     \b
-    The comparison of the variants, three seeds each, into runs/nine; how far it is:
+    The comparison of the variants, three seeds each, into runs/nine, and its progress:
       kws-export sweep --recipe export/recipes/nine.toml --data speech_commands
       kws-export sweep --recipe export/recipes/nine.toml --status
     Two variants, one seed, two runs at once:
@@ -123,7 +123,7 @@ def sweep(
             else:
                 train_in_processes(left, settings, workers or max(1, (os.cpu_count() or 1) // threads), watcher)
         except KeyboardInterrupt:
-            click.echo("stopped; the same command goes on from every run's last whole epoch", err=True)
+            click.echo("stopped; the same command continues from every run's last whole epoch", err=True)
             raise
     _print_table(runs, watcher.failures, as_json)
     if watcher.failures:

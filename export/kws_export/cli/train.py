@@ -38,7 +38,7 @@ def train(
     workers: int,
     cache: Path,
 ) -> None:
-    """Train one recipe. After Ctrl-C or a kill, the same command goes on from the last whole epoch.
+    """Train one recipe. After Ctrl-C or a kill, the same command continues from the last whole epoch.
 
     \b
     A run of 40 epochs, into runs/softmax-1:
@@ -83,7 +83,7 @@ def train(
                 trainer.run(progress, report)
         except KeyboardInterrupt:
             if world.is_main:
-                click.echo(f"stopped after {trainer.epoch} epochs; the same command goes on from there", err=True)
+                click.echo(f"stopped after {trainer.epoch} epochs; the same command continues from there", err=True)
             raise
         if world.is_main:
             click.echo(f"best validation accuracy {trainer.best:.4f}: {folder / 'best.pt'}")

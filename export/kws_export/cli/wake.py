@@ -54,12 +54,12 @@ def wake(
 ) -> None:
     """Make a model that listens for a word or phrase of your own, with or without recordings of it.
 
-    Voices say every TEXT hundreds of times, and words that sound like it; recordings of people weigh more than all of
-    them. The network that ships is trained further on that, in simulated rooms, over speech and sounds of the
-    negatives, and the best epoch and the threshold are chosen on what was held out. Beside NAME.onnx come its card,
-    NAME.md, its trade-off curve, NAME.svg, and its form for streams.
+    Voices say every TEXT hundreds of times, and words that sound like it; recordings of people count more than all of
+    these. The network that ships is trained further on that, in simulated rooms, over speech and sounds of the
+    negatives. The best epoch and the threshold are chosen on recordings that were held out. Beside NAME.onnx come its
+    card, NAME.md, its trade-off curve, NAME.svg, and its form for streams.
 
-    After Ctrl-C or a kill, the same command goes on from where it was. The same seed gives the same model.
+    After Ctrl-C or a kill, the same command continues from where it was. The same seed gives the same model.
 
     \b
     From nothing but a text, negatives from a pack (`kws-export pack`):

@@ -49,7 +49,7 @@ class NegativeMix:
         window's edge, `reversed` a word played backwards (speech-like, no word), `spliced` the second half of one word
         and then the first half of another, `noise` background noise or near silence, `other` a piece of the recordings
         given as negatives: other speech, other words, other sounds.
-    hard : of the kinds, too: stretches of those recordings to which the network gives the most evidence, chosen anew
+    hard : of the kinds, too: stretches of those recordings to which the network gives the most evidence, chosen again
         before every epoch (mining.py).
     hard_count : how many of those there are.
     most_visible : of a partial word, the largest part that the window shows.

@@ -319,7 +319,7 @@ class TestActions:
         Path("go").touch()
         command.close()
         assert len(Path("told.jsonl").read_text().splitlines()) == (6 if wait else 4)
-        assert ("passed over" in caplog.text) is not wait
+        assert ("skipped" in caplog.text) is not wait
 
     def test_with_fast_no_event_is_lost(self) -> None:
         soundfile.write("many.wav", np.tile(SOUND, 3), RATE)

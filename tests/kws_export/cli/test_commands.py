@@ -108,7 +108,7 @@ def test_ctrl_c_is_status_130_and_the_same_command_goes_on(
         stopped = call(*arguments)
     assert stopped.exit_code == 130
     assert "Traceback" not in stopped.output
-    assert "stopped after 1 epochs; the same command goes on from there" in stopped.stderr
+    assert "stopped after 1 epochs; the same command continues from there" in stopped.stderr
     resumed = call(*arguments)
     assert resumed.exit_code == 0
     assert resumed.stdout.startswith(f"{tmp_path}/run has 1 of 2 epochs; going on from there\nepoch   2/2")

@@ -285,7 +285,7 @@ def test_ctrl_c_stops_every_process_and_is_status_130(recipe: Path, tones: Path,
         assert sweep.stderr
         said = sweep.stderr.read()
         assert sweep.wait(timeout=60) == 130
-    assert said.startswith("stopped; the same command goes on from every run's last whole epoch\n")
+    assert said.startswith("stopped; the same command continues from every run's last whole epoch\n")
     assert "Traceback" not in said + (tmp_path / "out" / "softmax-1.log").read_text()
     wait_for(lambda: not running_in_session(sweep.pid))  # the tracker of its resources ends right after it
 
