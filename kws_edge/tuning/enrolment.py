@@ -76,7 +76,7 @@ class Background:
             return cls(
                 file["mean"].astype(np.float32),
                 file["whitening"].astype(np.float32),
-                file["vectors"].astype(np.float32) / 127,
+                file["vectors"].astype(np.float32) / np.float32(127),
                 float(file["reach"]),
                 str(file["trunk"]),
             )
