@@ -1,6 +1,6 @@
 """Plots of the losses: the gap between expected and plug-in loss, accuracy over the epochs, and what they cost."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation.gaps import MUCH, Gaps
+from kws_export.evaluation.score_runs import RunScores
 from kws_export.report.comparison import Comparison
 from kws_export.report.loss_times import LossTimes
 from kws_export.report.panels import BLUE, GREEN, GREY, ORANGE, Plot, band, on_test, panels
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 def gap_plots(c: Comparison) -> Iterator[Plot]:
     """The gap of each loss, where some run kept its logits."""
-    if any(_gaps(c, v) for v in c.runs):
+    if _only(c, _has_logits):
         yield Plot(
             "gap-ce",
-            "Dirichlet-expected less plug-in cross-entropy on the test split over α₀, both axes logarithmic: medians "
-            "of 24 bins of equal count. The bound is (1 + 1/p̂_y)/α₀ clip by clip; the remainder is what the second "
-            "order leaves.",
+            "Dirichlet-expected less plug-in cross-entropy on the test split over α₀: medians of 24 bins of equal "
+            "count, of the seeds whose logits were kept. Axes are logarithmic, and each panel has its own. The bound "
+            "is (1 + 1/p̂_y)/α₀ clip by clip; the remainder is what the second order leaves.",
             lambda figure, comparison: gaps(figure, comparison, _CE_LINES, "cross-entropy, nats"),
         )
         yield Plot(
@@ -48,31 +49,54 @@ _MSE_LINES = (
 )
 
 
-def _gaps(c: Comparison, variant: str) -> list[Gaps]:
-    return [Gaps.of(test, variant) for test in on_test(c, variant) if test.logits is not None]
+_DECADES = 1000.0
+"""Ratio of an axis' ends up to which 2 and 5 are labelled beside 1."""
+
+
+def _only(c: Comparison, has_it: Callable[[RunScores], bool]) -> Comparison | None:
+    """The runs that have what a figure needs; None where none has."""
+    runs = {v: some for v, every in c.runs.items() if (some := [run for run in every if has_it(run)])}
+    return replace(c, runs=runs) if runs else None
+
+
+def _has_logits(run: RunScores) -> bool:
+    return run.sets["test"].logits is not None
+
+
+def _has_history(run: RunScores) -> bool:
+    return bool(run.history)
 
 
 def gaps(figure: "Figure", c: Comparison, lines: tuple[tuple[str, str, str, str], ...], y: str) -> None:
-    """A gap and its bounds over α₀; a panel stays empty where no logits were kept."""
-    with panels(figure, c, "Dirichlet-expected less plug-in loss, test split", "α₀", y) as axes:
+    """A gap and its bounds over α₀, of the runs whose logits were kept."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    kept = _only(c, _has_logits)
+    if not kept:
+        return
+    with panels(figure, kept, "Dirichlet-expected less plug-in loss, test split", "α₀", y, shared=False) as axes:
         for variant, ax in axes.items():
             ax.set_xscale("log")
             ax.set_yscale("log")
-            found = _gaps(c, variant)
-            if not found:
-                continue
+            found = [Gaps.of(test, variant) for test in on_test(kept, variant)]
             alpha0 = np.concatenate([g.alpha0 for g in found])
             bins = np.array_split(np.argsort(alpha0), 24)
             middle = [np.median(alpha0[b]) for b in bins]
             for name, colour, style, label in lines:
                 values = np.concatenate([getattr(g, name) for g in found])
                 ax.plot(middle, [np.median(values[b]) for b in bins], color=colour, linestyle=style, label=label)
-            ax.axvline(MUCH, color=GREY, linewidth=0.6)
+            low, high = ax.get_xlim()
+            if low < MUCH < high:
+                ax.axvline(MUCH, color=GREY, linewidth=0.6)
+            ax.xaxis.set_minor_formatter(NullFormatter())
+            if high < _DECADES * low:  # too few powers of ten to read a position from
+                ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                ax.xaxis.set_major_formatter("{x:g}")
 
 
 def training_plot(c: Comparison) -> Iterator[Plot]:
     """The accuracy over the epochs, of the runs whose history was kept."""
-    if kept := _with_history(c):
+    if kept := _only(c, _has_history):
         yield Plot(
             "training",
             "Accuracy on validation and on the augmented training clips by epoch; mean over seeds, bands ± 2σ. Of the "
@@ -81,15 +105,9 @@ def training_plot(c: Comparison) -> Iterator[Plot]:
         )
 
 
-def _with_history(c: Comparison) -> Comparison | None:
-    """The runs that have one; None where none has."""
-    runs = {v: some for v, every in c.runs.items() if (some := [run for run in every if run.history])}
-    return replace(c, runs=runs) if runs else None
-
-
 def training(figure: "Figure", c: Comparison) -> None:
     """Accuracy over epochs, where it was kept."""
-    kept = _with_history(c)
+    kept = _only(c, _has_history)
     if not kept:
         return
     lines = (("validation_accuracy", BLUE, "-", "validation"), ("train_accuracy", ORANGE, "--", "training, augmented"))

@@ -76,13 +76,15 @@ class Plot:
 
 
 @contextmanager
-def panels(figure: "Figure", c: Comparison, title: str, x: str, y: str) -> Iterator[dict[str, "Axes"]]:
-    """A panel for each variant: shared axes, labels outside, one legend below for all."""
+def panels(
+    figure: "Figure", c: Comparison, title: str, x: str, y: str, *, shared: bool = True
+) -> Iterator[dict[str, "Axes"]]:
+    """A panel for each variant: shared axes unless said otherwise, labels outside, one legend below for all."""
     variants = list(c.runs)
     columns = min(COLUMNS, len(variants))
     rows = -(-len(variants) // columns)
     figure.set_size_inches(PANEL[0] * columns, PANEL[1] * rows + 0.7)
-    panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    panels = list(figure.subplots(rows, columns, sharex=shared, sharey=shared, squeeze=False).flat)
     for i, ax in enumerate(panels[: len(variants)]):
         n = len(c.runs[variants[i]])
         ax.set_title(f"{variants[i]} ({n} seed{'s' if n > 1 else ''})")

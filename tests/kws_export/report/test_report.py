@@ -310,6 +310,25 @@ def test_a_plot_is_the_same_to_the_byte_the_second_time(written: Path, compariso
         assert (tmp_path / name).read_bytes() == (written / "plots" / name).read_bytes()
 
 
+def test_gaps_are_drawn_of_the_runs_whose_logits_were_kept_each_variant_on_axes_of_its_own() -> None:
+    from matplotlib.figure import Figure
+
+    c = score_files.known({"edl_ce": [0.95, 0.96], "softmax": [0.9], "plugin_ce": [0.9]})
+    assert list(loss_plots.gap_plots(c)) == []
+    for variant, logit in (("edl_ce", 3.0), ("softmax", 9.0)):
+        run = c.runs[variant][0]
+        test = run.sets["test"]
+        logits = np.random.default_rng(0).normal(logit, 1, (len(test.truth), 3)).astype(np.float32)
+        c.runs[variant][0] = replace(run, sets={**run.sets, "test": replace(test, logits=logits)})
+    plot, _ = loss_plots.gap_plots(c)
+    figure = Figure()
+    plot.draw(figure, c)
+    panels = [ax for ax in figure.axes if ax.get_visible()]
+    assert [ax.get_title() for ax in panels] == ["edl_ce (1 seed)", "softmax (1 seed)"]
+    assert len({ax.get_xlim() for ax in panels}) == 2
+    assert [len(ax.lines) for ax in panels] == [5, 4]  # gap, bounds, remainder; the line at 10 where it lies within
+
+
 def test_training_is_drawn_of_the_runs_whose_history_was_kept() -> None:
     from matplotlib.figure import Figure
 
