@@ -12,8 +12,9 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from kws_edge.arrays import F32
+from kws_edge.arrays import F32, I16
 from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd, dct_matrix
 from kws_edge.tuning.soundscape import speech_bounds
@@ -112,12 +113,14 @@ batches that they always gave.
 """
 
 
-def sample_transforms(settings: Augmentation, noises: Sequence[F32], *, in_stream: bool = False) -> list[Transform]:
+def sample_transforms(
+    settings: Augmentation, noises: Sequence[F32] | Sequence[I16], *, in_stream: bool = False
+) -> list[Transform]:
     """What happens to a sound on its way to the network, in that order: its place, the room, the microphone.
 
     Parameters
     ----------
-    noises : recordings as long as any window, float32 at 16 kHz; may be empty.
+    noises : recordings as long as any window, float32 or int16 at 16 kHz; may be empty.
     in_stream : for windows of a stream, in which the word's place is drawn already.
     """
     s = settings
@@ -178,13 +181,19 @@ def shift(x: F32, rng: np.random.Generator, *, most: int) -> F32:
 
 
 def add_background(
-    x: F32, rng: np.random.Generator, *, noises: Sequence[F32], probability: float, snr_db: tuple[float, float]
+    x: F32,
+    rng: np.random.Generator,
+    *,
+    noises: Sequence[F32] | Sequence[I16],
+    probability: float,
+    snr_db: tuple[float, float],
 ) -> F32:
     """Add a stretch of a recorded noise, as loud as the ratio of the whole clips' powers says."""
     if noises and rng.random() < probability:
         noise = noises[int(rng.integers(len(noises)))]
         start = rng.integers(0, len(noise) - len(x) + 1)
-        x += scale_to_snr(noise[start : start + len(x)], x, rng.uniform(*snr_db))
+        behind: Any = noise[start : start + len(x)]  # of either type
+        x += scale_to_snr(behind if behind.dtype == np.float32 else as_float(behind), x, rng.uniform(*snr_db))
     return x
 
 

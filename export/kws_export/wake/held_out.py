@@ -1,7 +1,9 @@
 """How good a network is at what it is for: words missed at a rate of false accepts, on streams that were held out.
 
 For choosing between epochs, many times over, so by the shortest way: the features of a stream are computed once, and a
-network that needs no padding (padding "valid") goes over them in one piece. `release` has the figures of record.
+network that needs no padding (padding "valid") goes over them in one piece. What decides is what decides on the device:
+the entropy of the smoothed p̂, surer where it is crowded (`kws_edge.stream.decision`), at a threshold that `release`
+would take. `release` has the figures of record.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kws_edge.arrays import F16, F32, F64, I16, I64
+from kws_edge.arrays import F16, F32, F64, I16, I64, Bools
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
+from kws_edge.model.evidence import entropy_of, no_evidence
 from kws_edge.model.features import FrontEnd
+from kws_edge.model.metadata import Metadata
+from kws_edge.stream.decision import Decision
+from kws_edge.stream.framing import DEFAULT_HOP, HopStream
+from kws_edge.stream.settings import StreamSettings
+from kws_edge.stream.trace import Hops
+from kws_edge.tuning.calibration import CROWDINGS
 from kws_edge.tuning.soundscape import compose, joined
 from kws_export.data.features import window_features
 from kws_export.network.matchboxnet import MatchboxNet
@@ -47,10 +56,26 @@ _CHUNK = 20_000  # frames that the network takes at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WordStream:
-    """A stream of words: features float32 [T, coefficients]; the end (in hops), label and weight of each word."""
+class Stream:
+    """A stream before the network.
 
-    features: F32
+    Attributes
+    ----------
+    features : float16 [T, coefficients], of each frame.
+    heard : bool [hops], whether the network is asked at all.
+    crowded : float64 [hops], seconds of sound as loud as itself that a hop is within (`decision`, "Crowding").
+    """
+
+    features: F16
+    heard: Bools
+    crowded: F64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordStream:
+    """A stream of words; the end (in hops), label and weight of each word."""
+
+    stream: Stream
     ends: I64
     labels: I64
     weights: F64
@@ -65,62 +90,68 @@ class Judgement:
     missed : condition → share of the words that are missed at the limit.
     of_word : label → share of its words that are missed at the limit, over all conditions.
     mean : what epochs are compared by: over conditions, words and `RATES`.
-    threshold : log-odds above which a word is told, at the limit.
+    crowding : which of `CROWDINGS` this is at, the one with the least mean.
     """
 
     missed: dict[str, float]
     of_word: dict[str, float]
     mean: float
-    threshold: float
+    crowding: float
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return {"missed": self.missed, "of_word": self.of_word, "mean": self.mean, "threshold": self.threshold}
+        return {"missed": self.missed, "of_word": self.of_word, "mean": self.mean, "crowding": self.crowding}
 
 
 class HeldOut:
     """The streams, made once."""
 
-    def __init__(self, material: Material, labels: Sequence[str], front_end: FrontEnd, limit: float, seed: int) -> None:
+    def __init__(self, material: Material, labels: Sequence[str], start: Metadata, limit: float, seed: int) -> None:
         """Compose them: words in silence, over sounds and over speech, and speech and sounds alone.
 
         Near-misses are no part of it: said one after the other, they would fire more often than a day of speech does.
+
+        Parameters
+        ----------
+        start : of the model that training begins with, whose front end and windows are those of the streams.
         """
         self.labels, self.limit = tuple(labels), limit
         sayings = chosen(material.words, self.labels, seed, enough=PEOPLE)
         backgrounds = {"in silence": None, "over sounds": material.sounds, "over speech": material.speech}
         self.words = {
-            name: _word_stream(sayings, self.labels, front_end, background, seed)
+            name: _word_stream(sayings, self.labels, start, background, seed)
             for name, background in backgrounds.items()
             if background is None or background
         }
         without = [*_at_most(material.speech, MOST_SPEECH), *material.sounds]
-        blocks = joined(as_float(recording) for recording in without)
-        self.without = stream_features(blocks, front_end)
-        self.hours = len(self.without) * front_end.hop / SAMPLE_RATE / 3600
+        self.without = heard_stream(joined(map(as_float, without)), start)
+        self.hours = len(self.without.heard) * DEFAULT_HOP / 3600
 
     def judge(self, network: MatchboxNet) -> Judgement:
         """Measure a network."""
-        odds = log_odds(network, self.without, len(self.labels)).max(axis=1)
-        fired = odds[peak_places(odds)]
+        without = smoothed(network, self.without)
+        words = {name: (smoothed(network, said.stream), said) for name, said in self.words.items()}
+        return min((self._judge(crowding, without, words) for crowding in CROWDINGS), key=lambda j: j.mean)
+
+    def _judge(self, crowding: float, without: F64, words: dict[str, tuple[F64, WordStream]]) -> Judgement:
+        n = len(self.labels)
+        sure = certainty(without, self.without, n, crowding).max(axis=1)
+        fired = sure[peak_places(sure)]
         thresholds = {rate: _threshold(fired, rate * self.limit * self.hours) for rate in RATES}
         missed: dict[str, float] = {}
         total: list[float] = []
-        of_word = np.zeros((len(self.labels), 2))
-        for name, stream in self.words.items():
-            best = _best_at_words(log_odds(network, stream.features, len(self.labels)), stream)
+        of_word = np.zeros((n, 2))
+        for name, (p, said) in words.items():
+            best = _best_at_words(certainty(p, said.stream, n, crowding), said)
             for rate, threshold in thresholds.items():
-                share = float(np.average(best <= threshold, weights=stream.weights))
+                lost = best <= threshold
+                share = float(np.average(lost, weights=said.weights))
                 total.append(share)
                 if rate == 1.0:
                     missed[name] = share
-                    np.add.at(
-                        of_word, stream.labels, np.stack([(best <= threshold) * stream.weights, stream.weights], 1)
-                    )
+                    np.add.at(of_word, said.labels, np.stack([lost * said.weights, said.weights], 1))
         shares = of_word[:, 0] / np.maximum(of_word[:, 1], 1e-9)
-        return Judgement(
-            missed, dict(zip(self.labels, shares.tolist(), strict=True)), float(np.mean(total)), thresholds[1.0]
-        )
+        return Judgement(missed, dict(zip(self.labels, shares.tolist(), strict=True)), float(np.mean(total)), crowding)
 
 
 def chosen(
@@ -143,12 +174,35 @@ def chosen(
     return [found[i] for i in rng.permutation(len(found))]
 
 
-def log_odds(network: MatchboxNet, features: F32 | F16, words: int) -> F64:
+def smoothed(network: MatchboxNet, stream: Stream) -> F64:
+    """The network's p̂ at each hop, averaged over `SMOOTHING`: float64 [hops, classes]."""
+    p = torch.softmax(stream_logits(network, stream.features).double(), dim=1).numpy()
+    p[~stream.heard] = 1 / p.shape[1]  # no evidence
+    total = np.cumsum(np.concatenate([np.full((SMOOTHING, p.shape[1]), 1 / p.shape[1]), p]), axis=0)
+    mean: F64 = (total[SMOOTHING:] - total[:-SMOOTHING]) / SMOOTHING
+    return mean
+
+
+def certainty(p: F64, stream: Stream, words: int, crowding: float) -> F64:
+    """How much each word is accepted at each hop, float64 [hops, words]: -inf where another class is the best.
+
+    It is the negative of what the decision compares with its threshold: the logit of the entropy of p̂, and for each
+    second that is crowded `crowding` more.
+    """
+    h = np.clip(entropy_of(p), 1e-12, 1)
+    with np.errstate(divide="ignore"):
+        sure = np.log1p(-h) - np.log(h) - crowding * stream.crowded
+    best = p.argmax(axis=1)[:, None] == np.arange(words)
+    found: F64 = np.where(best & stream.heard[:, None], sure[:, None], -np.inf)
+    return found
+
+
+def log_odds(network: MatchboxNet, features: F16, words: int) -> F64:
     """Of each word at each hop, after smoothing: [T, coefficients] → float64 [hops, words]."""
-    p = torch.softmax(stream_logits(network, features).double(), dim=1).numpy()
-    total = np.cumsum(np.concatenate([np.zeros((SMOOTHING, p.shape[1])), p]), axis=0)
-    smooth = np.clip((total[SMOOTHING:] - total[:-SMOOTHING])[:, :words] / SMOOTHING, 1e-12, 1 - 1e-12)
-    odds: F64 = np.log(smooth / (1 - smooth))
+    hops = len(features) // HOP
+    everywhere = Stream(features, np.ones(hops, np.bool_), np.zeros(hops))
+    p = np.clip(smoothed(network, everywhere)[:, :words], 1e-12, 1 - 1e-12)
+    odds: F64 = np.log(p / (1 - p))
     return odds
 
 
@@ -177,21 +231,41 @@ def stream_logits(network: MatchboxNet, features: F32 | F16) -> Tensor:
     return torch.cat(found)
 
 
-def stream_features(blocks: Iterable[F32], front_end: FrontEnd) -> F32:
-    """All frames of a stream: float32 [T, coefficients]."""
-    frames: list[F32] = []
+def stream_features(blocks: Iterable[F32], front_end: FrontEnd) -> F16:
+    """All frames of a stream: float16 [T, coefficients], half the memory of what they are computed in."""
+    frames: list[F16] = []
     step, size = front_end.frames * front_end.hop, (front_end.frames - 1) * front_end.hop + front_end.window
     rest = np.empty(0, np.float32)
     for block in blocks:
         rest = np.concatenate([rest, block])
         start = 0
         while start + size <= len(rest):
-            frames.append(window_features(rest[start : start + size], front_end).T)
+            frames.append(window_features(rest[start : start + size], front_end).T.astype(np.float16))
             start += step
-        rest = rest[start:]
+        rest = rest[start:].copy()
     if not frames:
         raise SettingError("a stream shorter than a window; expected more")
     return np.concatenate(frames)
+
+
+def heard_stream(blocks: Iterable[F32], start: Metadata) -> Stream:
+    """A stream's features, and what the decision makes of its loudness."""
+    framing = HopStream(start, DEFAULT_HOP)
+    rows: list[tuple[float, float, float, bool]] = []
+
+    def framed() -> Iterator[F32]:
+        for block in blocks:
+            rows.extend((h.time, h.level, h.noise, h.frames is not None) for h in framing.push(block))
+            yield block
+
+    features = stream_features(framed(), start.front_end)
+    n = len(features) // HOP
+    time, level, noise = (np.array(column[:n], np.float64) for column in list(zip(*rows, strict=True))[:3])
+    heard = np.array([row[3] for row in rows[:n]], np.bool_)
+    nothing = np.tile(no_evidence(len(start.labels), start.variant), (n, 1))
+    hops = Hops(DEFAULT_HOP, time, nothing, np.ones(n, np.float32), level, noise, np.zeros(n, np.bool_), heard)
+    rule = Decision(start, StreamSettings({start.score: 0.0}, crowding=1.0), DEFAULT_HOP)
+    return Stream(features, heard, np.log([now.odds for _, now in rule.each(hops)]))
 
 
 def peak_places(odds: F64, most: int = 1000, apart: int = REFRACTORY) -> I64:
@@ -208,22 +282,22 @@ def peak_places(odds: F64, most: int = 1000, apart: int = REFRACTORY) -> I64:
 
 
 def _threshold(fired: F64, allowed: float) -> float:
-    """What is exceeded `allowed` times at most, and no less than even odds: below them the word is not the answer."""
-    return max(0.0, float(fired[min(int(allowed), len(fired) - 1)]))
+    """What is exceeded `allowed` times at most."""
+    return float(fired[int(allowed)]) if int(allowed) < len(fired) else -np.inf
 
 
-def _best_at_words(odds: F64, stream: WordStream) -> F64:
+def _best_at_words(sure: F64, stream: WordStream) -> F64:
     """The highest value of each word's own label around its end."""
     return np.array(
         [
-            odds[max(0, end - BEFORE) : end + AFTER, label].max(initial=-np.inf)
+            sure[max(0, end - BEFORE) : end + AFTER, label].max(initial=-np.inf)
             for end, label in zip(stream.ends, stream.labels, strict=True)
         ]
     )
 
 
 def _word_stream(
-    sayings: Sequence[Saying], labels: Sequence[str], front_end: FrontEnd, background: Sequence[I16] | None, seed: int
+    sayings: Sequence[Saying], labels: Sequence[str], start: Metadata, background: Sequence[I16] | None, seed: int
 ) -> WordStream:
     clips = [(s.label, as_float(s.samples)) for s in sayings]
     behind = None if background is None else [as_float(b) for b in background[:400]]
@@ -232,13 +306,13 @@ def _word_stream(
     def blocks() -> Iterator[F32]:
         for samples, word in compose(clips, seed=seed, gap=(1.0, 1.6), background=behind, snr=SNR):
             if word:
-                ends.append(round(word.end * SAMPLE_RATE / front_end.hop / HOP))
+                ends.append(round(word.end * SAMPLE_RATE / start.front_end.hop / HOP))
             yield samples
         yield np.zeros(2 * SAMPLE_RATE, np.float32)  # so that the last word's hops are complete
 
-    features = stream_features(blocks(), front_end)
+    stream = heard_stream(blocks(), start)
     weights = np.array([REAL_WEIGHT if s.real else 1.0 for s in sayings])
-    return WordStream(features, np.array(ends), np.array([labels.index(s.label) for s in sayings]), weights)
+    return WordStream(stream, np.array(ends), np.array([labels.index(s.label) for s in sayings]), weights)
 
 
 def _at_most(recordings: Sequence[I16], hours: float) -> list[I16]:

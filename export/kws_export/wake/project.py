@@ -1,5 +1,6 @@
 """All steps from a text to a model, in a folder that keeps what is done: the same command goes on after a stop."""
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -69,7 +70,8 @@ class WakeProject:
             raise SettingError(
                 f"nothing says {', '.join(lacking)}; expected --voices, or --recordings with takes of it"
             )
-        self.front_end = load_model(start)[1].front_end
+        self.first = load_model(start)[1]
+        self.front_end = self.first.front_end
         with held(self.folder):
             self._claim()
 
@@ -93,7 +95,7 @@ class WakeProject:
             f"{len(held_out.near)}, {sum(map(len, held_out.speech)) / 16_000 / 3600:.1f} h"
         )
         progress.start("held-out streams", None)
-        judge = HeldOut(held_out, self.settings.labels, self.front_end, self.settings.limit, self.settings.seed)
+        judge = HeldOut(held_out, self.settings.labels, self.first, self.settings.limit, self.settings.seed)
         best, tried = self._train(training, judge, progress)
         network, line = load_best(best, len(self.settings.labels) + 1, self.front_end)
         made_from = provenance(
@@ -145,7 +147,12 @@ class WakeProject:
     def _claim(self) -> None:
         """Keep the settings beside the work, and refuse another project's folder."""
         file = self.folder / "wake.json"
-        mine = json.loads(json.dumps({**self.settings.to_dict(), "recordings": len(self.recorded)}))
+        given = {
+            "recordings": len(self.recorded),
+            "negatives": sum(len(piece.samples) for piece in self.negatives.pieces),
+            "start": hashlib.sha256(self.start.read_bytes()).hexdigest(),
+        }
+        mine = json.loads(json.dumps({**self.settings.to_dict(), **given}))
         if file.is_file() and (theirs := _settings(file)) != mine:
             changed = sorted(key for key in mine if mine[key] != theirs.get(key))
             takes = {"words", "language", "voices", "takes", "near_misses", "seed"} & set(changed)

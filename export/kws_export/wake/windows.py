@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from kws_edge.arrays import F16, F32, I16, I64
-from kws_edge.audio.pcm import as_float
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.model.features import FrontEnd
 from kws_edge.tuning.soundscape import joined
 from kws_export.data.augment import (
@@ -80,7 +81,6 @@ class Windows:
             self.words.append(([s for s in own if s.real], [s for s in own if not s.real]))
         self.hard: I64 = np.empty(0, np.int64)
         self._speech_odds, self._sound_odds = _odds(material.speech), _odds(material.sounds)
-        self.transforms: list[Transform] = sample_transforms(AUGMENTATION, _backgrounds(material), in_stream=True)
         self.of_mfcc = mfcc_transforms(AUGMENTATION)
         there = {"near": material.near, "sounds": material.sounds}
         shares = {kind: s for kind, s in SHARES.items() if kind not in there or there[kind]}
@@ -93,6 +93,11 @@ class Windows:
             "partial": self._partial,
             "sounds": self._sounds,
         }
+
+    @cached_property
+    def transforms(self) -> list[Transform]:
+        """What happens to the sound of a window."""
+        return sample_transforms(AUGMENTATION, _backgrounds(self.material), in_stream=True)
 
     def batches(self, epoch: int, steps: int, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """An epoch: windows float32 [size, coefficients, frames] and labels int64 [size] of each step.
@@ -167,7 +172,7 @@ class Windows:
     @cached_property
     def speech(self) -> F16:
         """All frames of the training speech, as it is: float16 [T, coefficients]."""
-        return stream_features(joined(map(as_float, self.material.speech)), self.front_end).astype(np.float16)
+        return stream_features(joined(map(as_float, self.material.speech)), self.front_end)
 
     def _hard(self, rng: np.random.Generator) -> F32:
         """A window of training speech on which the network fired, give or take a few frames, as it is."""
@@ -193,19 +198,28 @@ def _odds(recordings: Sequence[I16]) -> "np.ndarray[tuple[int], np.dtype[np.floa
     return lengths / lengths.sum() if len(lengths) else lengths
 
 
-def _backgrounds(material: Material, seconds: int = 300) -> list[F32]:
-    """What lies behind the words, in some long recordings, at one level: speech, which is the harder, most often."""
-    n = seconds * 16_000
-    found: list[F32] = []
+def _backgrounds(material: Material, seconds: int = 300) -> list[I16]:
+    """What lies behind the words, in some long recordings, at one level: speech, which is the harder, most often.
+
+    As int16, a quarter of an hour of which is 29 MB.
+    """
+    n = seconds * SAMPLE_RATE
+    found: list[I16] = []
     for recordings, count in ((material.speech, 14), (material.sounds, 6)):
-        if not recordings:
-            continue
-        order = np.random.default_rng(0).permutation(len(recordings))
-        levelled = [_levelled(as_float(recordings[i])) for i in order]
-        joined = np.concatenate(levelled)[: count * n]
-        found += [part for part in np.array_split(joined, max(1, len(joined) // n)) if len(part) > 32_000]
+        levelled: list[I16] = []
+        left = count * n
+        for i in np.random.default_rng(0).permutation(len(recordings)):
+            if left <= 0:
+                break
+            levelled.append(_levelled(recordings[i][:left]))
+            left -= len(levelled[-1])
+        if levelled:
+            joined = np.concatenate(levelled)
+            parts = np.array_split(joined, max(1, len(joined) // n))
+            found += [part for part in parts if len(part) > 2 * SAMPLE_RATE]
     return found
 
 
-def _levelled(x: F32) -> F32:
-    return x * np.float32(0.05 / max(1e-4, float(np.sqrt(np.mean(np.square(x))))))
+def _levelled(recording: I16) -> I16:
+    x = as_float(recording)
+    return as_int16(x * np.float32(0.05 / max(1e-4, float(np.sqrt(np.mean(np.square(x)))))))

@@ -8,10 +8,24 @@ import torch
 
 from kws_edge import KeywordModel
 from kws_edge.errors import SettingError
+from kws_edge.stream.decision import Decision
+from kws_edge.stream.framing import DEFAULT_HOP, HopStream
+from kws_edge.stream.settings import StreamSettings
+from kws_edge.stream.trace import Hops
 from kws_export.data.features import window_features
 from kws_export.graph.read import load_network
 from kws_export.network.matchboxnet import MatchboxNet
-from kws_export.wake.held_out import HOP, REFRACTORY, HeldOut, peak_places, stream_features, stream_logits
+from kws_export.wake.held_out import (
+    HOP,
+    REFRACTORY,
+    HeldOut,
+    certainty,
+    heard_stream,
+    peak_places,
+    smoothed,
+    stream_features,
+    stream_logits,
+)
 from kws_export.wake.material import Material, Saying
 
 
@@ -32,6 +46,33 @@ def test_a_stream_in_one_piece_gives_what_its_windows_give(start: Path) -> None:
         with torch.inference_mode():
             alone = network(torch.from_numpy(window_features(window, fe))[None])[0]
         torch.testing.assert_close(logits[hop], alone, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("crowding", [0.0, 8.0])
+def test_epochs_are_judged_by_the_rule_that_decides_on_the_device(crowding: float) -> None:
+    network, metadata = load_network(KeywordModel.load("computer").path)
+    rng = np.random.default_rng(3)
+    loudness = np.repeat(10 ** (rng.uniform(-70, -10, 120) / 20), 8_000)  # another level each half second
+    x = (loudness * rng.standard_normal(len(loudness))).astype(np.float32)
+    stream = heard_stream(np.array_split(x, 5), metadata)
+    assert stream.crowded.max() == 1
+    assert stream.crowded.min() == 0
+    sure = certainty(smoothed(network, stream), stream, len(metadata.labels), crowding)
+
+    rows = list(HopStream(metadata, DEFAULT_HOP).push(x))[: len(stream.heard)]
+    alpha = torch.exp(stream_logits(network, stream.features)).numpy()
+    alpha[~stream.heard] = 1
+    hops = Hops(
+        DEFAULT_HOP, np.array([h.time for h in rows]), alpha, np.ones(len(rows), np.float32),
+        np.array([h.level for h in rows]), np.array([h.noise for h in rows]), np.zeros(len(rows), np.bool_),
+        stream.heard,
+    )  # fmt: skip
+    settings = StreamSettings({"entropy": 0.5}, crowding=crowding)
+    ruled = [now for _, now in Decision(metadata, settings, DEFAULT_HOP).each(hops)]
+    heard = np.flatnonzero(stream.heard)
+    assert [sure[i].argmax() for i in heard] == [ruled[i].guess for i in heard]
+    h = np.clip([ruled[i].score("entropy") for i in heard], 1e-6, 1 - 1e-6)
+    np.testing.assert_allclose(np.clip(sure[heard].max(axis=1), -13, 13), -np.log(h / (1 - h)), atol=0.05)
 
 
 def test_a_network_that_pads_its_windows_is_refused() -> None:
@@ -55,7 +96,7 @@ def test_a_network_that_says_the_same_of_everything_finds_nothing(start: Path) -
     with torch.no_grad():
         network.classifier.weight.zero_()
         network.classifier.bias.zero_()
-    held_out = HeldOut(Material(words, [], noise, noise[:1]), ["lamp"], metadata.front_end, 1.0, 1)
+    held_out = HeldOut(Material(words, [], noise, noise[:1]), ["lamp"], metadata, 1.0, 1)
     judgement = held_out.judge(network)
     assert judgement.of_word == {"lamp": 1.0}  # a tie is no hit
     assert judgement.mean == 1.0
