@@ -114,7 +114,11 @@ def resident_memory() -> float | None:
         with open("/proc/self/status", encoding="ascii") as status:
             return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS:"))
     except (OSError, StopIteration):
-        pass
+        return peak_memory()
+
+
+def peak_memory() -> float | None:
+    """The most that this process has held in memory, MB; None where the system does not tell."""
     try:
         import resource
     except ImportError:  # Windows

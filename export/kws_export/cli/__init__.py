@@ -3,6 +3,7 @@
 import click
 
 from kws_edge.cli.empty import refuse_empty_values
+from kws_edge.cli.scripts import write_any_script
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
 from kws_export.cli.average import average
@@ -26,6 +27,7 @@ class _OneLineErrors(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments."""
+        write_any_script()  # before --help, too
         refuse_empty_values(args)
         return super().parse_args(ctx, args)
 

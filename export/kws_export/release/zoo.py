@@ -12,6 +12,7 @@ from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import is_wake_model, is_word
 from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
+from kws_edge.tuning.evaluation import per_hour
 from kws_export.report.tables import NONE, Table
 
 TARGET = "99.5 %"
@@ -46,16 +47,21 @@ def update(folder: Path) -> int:
 
 
 def wake_row(file: Path) -> list[str]:
-    """The cells of a wake word's model, from its calibration: words in silence and 10 dB over sounds and speech."""
+    """The cells of a wake word's model, from its calibration: words in silence and 10 dB over sounds and speech.
+
+    False accepts are those of all its recordings without the word together.
+    """
     metadata = KeywordModel.load(file).metadata
     calibration = (metadata.stream or {})["calibration"]
-    found, (fired, *_) = calibration["words"], calibration["false_accepts_per_hour"].values()
+    found, seconds = calibration["words"], {name: n["seconds"] for name, n in calibration["negatives"].items()}
+    counts = [rate["value"] * seconds[name] / 3600 for name, rate in calibration["false_accepts_per_hour"].items()]
+    fired = per_hour(round(sum(counts)), sum(seconds.values()))
     return [
         f"[{metadata.name}]({_card(file).name})",
         ", ".join(f'"{label}"' for label in metadata.labels if is_word(label)),
         f"{file.stat().st_size / 1000:.0f} kB",
         f"{found['hit_rate']['value']:.1%}",
-        f"{fired['value']:.2f} ({fired['low']:.2f} to {fired['high']:.2f})",
+        f"{fired.value:.2f} ({fired.low:.2f} to {fired.high:.2f})",
     ]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kws_edge.errors import SettingError
 from kws_export.voices.engine import F32, Rendition
-from kws_export.voices.espeak import Espeak, pronounce
+from kws_export.voices.espeak import Espeak, languages, pronounce
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -25,15 +25,22 @@ FILES = ("kokoro.onnx", "vocabulary.json", "voices.npz")
 _MOST_SYMBOLS = 500
 _LANGUAGES = {"en-us": "ab", "en-gb": "ba", "en": "ab", "es": "e", "fr-fr": "f", "hi": "h", "it": "i", "pt-br": "p"}
 """The first letter of a voice's name tells its language."""
+_FOREIGN = "abefip"
+"""Speakers who are lent to languages without one, such as German: they say its phonemes, with an accent."""
 _AS_TRAINED = (
     ("eɪ", "A"), ("aɪ", "I"), ("oʊ", "O"), ("əʊ", "Q"), ("aʊ", "W"), ("ɔɪ", "Y"), ("tʃ", "ʧ"), ("dʒ", "ʤ"),
     ("ɬ", "l"), ("ɐ", "ə"), ("r", "ɹ"), ("x", "k"), ("ɚ", "əɹ"), ("ɜː", "ɜɹ"), ("ɔːɹ", "ɔɹ"), ("oːɹ", "ɔɹ"), ("ː", ""),
 )  # fmt: skip
 """Kokoro learnt American English with one symbol for a diphthong and without length marks."""
+_NEAREST = (("ʏ", "y"), ("ɵ", "ø"), ("ɱ", "m"), ("ɦ", "h"), ("ʋ", "v"), ("ɫ", "l"), ("r", "ɾ"))
+"""For other languages: what it does not know, or knows as another sound, by what is nearest."""
 
 
 class Kokoro:
-    """Kokoro. A voice is a name, `af_heart`, or two joined by a plus: `af_heart+am_puck` is half of each."""
+    """Kokoro. A voice is a name, `af_heart`, or two joined by a plus: `af_heart+am_puck` is half of each.
+
+    Languages without a voice of their own are spoken from their phonemes by voices of others.
+    """
 
     name = "kokoro"
     licence = "Kokoro-82M by hexgrad, Apache-2.0 (ONNX export by thewh1teagle, MIT); phonemes by espeak-ng"
@@ -46,8 +53,11 @@ class Kokoro:
         return Espeak().missing()
 
     def voices(self, language: str) -> tuple[str, ...]:
-        """Those of the language, and for English those of its other accent; then all blends of two of one sex."""
-        letters = _LANGUAGES.get(language, "")
+        """Those of the language, and for English those of its other accent; then all blends of two.
+
+        Where it has none of a language that espeak-ng pronounces, those of European languages speak it.
+        """
+        letters = _LANGUAGES.get(language, _FOREIGN if language in languages() else "")
         names = [name for letter in letters for name in sorted(_styles()) if name[0] == letter]
         blends = [f"{a}+{b}" for a, b in combinations(names, 2)]
         return (*names, *blends)
@@ -79,9 +89,8 @@ def folder() -> Path:
 
 def _tokens(ipa: str, language: str, symbols: dict[str, int]) -> list[int]:
     """A pronunciation as the model's symbols; those that it does not know are left out, as in its own training."""
-    if language.startswith("en"):
-        for written, trained in _AS_TRAINED:
-            ipa = ipa.replace(written, trained)
+    for written, trained in _AS_TRAINED if language.startswith("en") else _NEAREST:
+        ipa = ipa.replace(written, trained)
     tokens = [symbols[c] for c in ipa if c in symbols][:_MOST_SYMBOLS]
     if not tokens:
         raise SettingError(f"no phoneme of {ipa!r} is one that Kokoro knows")

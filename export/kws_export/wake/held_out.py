@@ -6,8 +6,9 @@ the entropy of the smoothed p̂, surer where it is crowded (`kws_edge.stream.dec
 would take. `release` has the figures of record.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ REFRACTORY = 8
 """Hops between two false accepts."""
 BEFORE, AFTER = 1, 7
 """Hops before and after the end of a word in which it counts as found."""
+ODDS = 9.0
+"""At which words fire at the limit: p̂ is 0.9 then."""
 SNR = 10.0
 MOST_WORDS = 120
 """Of each wake word, in each condition."""
@@ -91,16 +94,18 @@ class Judgement:
     of_word : label → share of its words that are missed at the limit, over all conditions.
     mean : what epochs are compared by: over conditions, words and `RATES`.
     crowding : which of `CROWDINGS` this is at, the one with the least mean.
+    bias : what was added to each word's logit (`HeldOut.bias`).
     """
 
     missed: dict[str, float]
     of_word: dict[str, float]
     mean: float
     crowding: float
+    bias: tuple[float, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return {"missed": self.missed, "of_word": self.of_word, "mean": self.mean, "crowding": self.crowding}
+        return {**asdict(self), "bias": list(self.bias)}
 
 
 class HeldOut:
@@ -128,12 +133,34 @@ class HeldOut:
         self.hours = len(self.without.heard) * DEFAULT_HOP / 3600
 
     def judge(self, network: MatchboxNet) -> Judgement:
-        """Measure a network."""
-        without = smoothed(network, self.without)
-        words = {name: (smoothed(network, said.stream), said) for name, said in self.words.items()}
-        return min((self._judge(crowding, without, words) for crowding in CROWDINGS), key=lambda j: j.mean)
+        """Measure a network as it will be with its `bias`."""
+        logits = stream_logits(network, self.without.features)
+        bias = self.bias(logits)
+        without = smoothed(logits + bias, self.without.heard)
+        words = {
+            name: (smoothed(stream_logits(network, said.stream.features) + bias, said.stream.heard), said)
+            for name, said in self.words.items()
+        }
+        found = [self._judge(crowding, without, words, bias) for crowding in CROWDINGS]
+        return min(found, key=lambda judgement: judgement.mean)
 
-    def _judge(self, crowding: float, without: F64, words: dict[str, tuple[F64, WordStream]]) -> Judgement:
+    def bias(self, logits: Tensor) -> Tensor:
+        """What to add to the logits, float32 [classes], so that the words fire at odds of `ODDS` at the limit.
+
+        A word is told only where it is the most probable class, but training shows words far more often than life
+        does, and other speech so often that hours of it may pass without a window at even odds. What lies between
+        would be out of any threshold's reach.
+        """
+        odds = log_odds(smoothed(logits, self.without.heard), len(self.labels))
+        bias = torch.zeros(logits.shape[1])
+        for i, of_word in enumerate(odds.T):
+            fired = of_word[peak_places(of_word)]
+            bias[i] = math.log(ODDS) - fired[min(int(self.limit * self.hours), len(fired) - 1)]
+        return bias
+
+    def _judge(
+        self, crowding: float, without: F64, words: dict[str, tuple[F64, WordStream]], bias: Tensor
+    ) -> Judgement:
         n = len(self.labels)
         sure = certainty(without, self.without, n, crowding).max(axis=1)
         fired = sure[peak_places(sure)]
@@ -174,11 +201,14 @@ def chosen(
     return [found[i] for i in rng.permutation(len(found))]
 
 
-def smoothed(network: MatchboxNet, stream: Stream) -> F64:
-    """The network's p̂ at each hop, averaged over `SMOOTHING`: float64 [hops, classes]."""
-    p = torch.softmax(stream_logits(network, stream.features).double(), dim=1).numpy()
-    p[~stream.heard] = 1 / p.shape[1]  # no evidence
-    total = np.cumsum(np.concatenate([np.full((SMOOTHING, p.shape[1]), 1 / p.shape[1]), p]), axis=0)
+def smoothed(logits: Tensor, heard: Bools) -> F64:
+    """p̂ at each hop, averaged over `SMOOTHING`; no evidence where nothing is heard. [hops, classes] → the same."""
+    p = torch.softmax(logits.double(), dim=1).numpy()
+    nothing = 1 / p.shape[1]
+    p[~heard] = nothing
+    before = np.full((SMOOTHING, p.shape[1]), nothing)
+    before[0] = 0
+    total = np.cumsum(np.concatenate([before, p]), axis=0)
     mean: F64 = (total[SMOOTHING:] - total[:-SMOOTHING]) / SMOOTHING
     return mean
 
@@ -197,11 +227,9 @@ def certainty(p: F64, stream: Stream, words: int, crowding: float) -> F64:
     return found
 
 
-def log_odds(network: MatchboxNet, features: F16, words: int) -> F64:
-    """Of each word at each hop, after smoothing: [T, coefficients] → float64 [hops, words]."""
-    hops = len(features) // HOP
-    everywhere = Stream(features, np.ones(hops, np.bool_), np.zeros(hops))
-    p = np.clip(smoothed(network, everywhere)[:, :words], 1e-12, 1 - 1e-12)
+def log_odds(p: F64, words: int) -> F64:
+    """Of each word at each hop, from p̂ [hops, classes]: float64 [hops, words]."""
+    p = np.clip(p[:, :words], 1e-12, 1 - 1e-12)
     odds: F64 = np.log(p / (1 - p))
     return odds
 

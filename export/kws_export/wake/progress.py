@@ -1,5 +1,6 @@
 """The parts of the work as bars on a terminal, and as lines elsewhere."""
 
+from time import monotonic
 from types import TracebackType
 
 import click
@@ -26,6 +27,7 @@ class TerminalProgress:
             TimeRemainingColumn(), console=self._console,
         )  # fmt: skip
         self._task: TaskID | None = None
+        self._starts: list[tuple[str, float]] = []
 
     def __enter__(self) -> "TerminalProgress":
         """Show the bars, where there is a terminal."""
@@ -41,11 +43,20 @@ class TerminalProgress:
 
     def start(self, title: str, total: int | None) -> None:
         """A new part of the work."""
+        self._starts.append((title, monotonic()))
         if self._task is not None:
             self._bars.stop_task(self._task)
         if not self._console.is_terminal:
             click.echo(title)
         self._task = self._bars.add_task(title, total=total)
+
+    def minutes(self) -> dict[str, float]:
+        """How long each part took until now, in the order in which they began."""
+        ends = [at for _, at in self._starts[1:]] + [monotonic()]
+        spent: dict[str, float] = {}
+        for (title, start), end in zip(self._starts, ends, strict=True):
+            spent[title] = spent.get(title, 0) + (end - start) / 60
+        return spent
 
     def step(self) -> None:
         """One more."""

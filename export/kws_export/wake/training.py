@@ -28,7 +28,7 @@ from kws_export.training.novograd import NovoGrad
 from kws_export.training.run_folder import write_checkpoint
 from kws_export.training.schedule import warmup_hold_decay
 from kws_export.training.trainer import BETAS, GRADIENT_LIMIT, bound_gradients, seed_everything
-from kws_export.wake.held_out import HOP, HeldOut, log_odds, peak_places
+from kws_export.wake.held_out import HOP, HeldOut, log_odds, peak_places, smoothed, stream_logits
 from kws_export.wake.settings import WakeSettings
 from kws_export.wake.windows import Windows
 
@@ -150,7 +150,9 @@ class WakeRun:
 
     def _mine(self) -> I64:
         """The windows of training speech that come nearest to a word, so that they are shown again: their ends."""
-        odds = log_odds(self.judged, self.windows.speech, len(self.settings.labels)).max(axis=1)
+        logits = stream_logits(self.judged, self.windows.speech)
+        p = smoothed(logits, np.ones(len(logits), np.bool_))
+        odds = log_odds(p, len(self.settings.labels)).max(axis=1)
         return (peak_places(odds, MINED, SPACING) + 1) * HOP
 
     def _judged_lines(self) -> list[dict[str, Any]]:
@@ -194,11 +196,13 @@ class WakeRun:
 
 
 def load_best(path: Path, classes: int, front_end: FrontEnd) -> tuple[MatchboxNet, dict[str, Any]]:
-    """The network of a run's best epoch, and that epoch's line of the history."""
+    """The network of a run's best epoch, with the bias that it was judged by, and that epoch's line of the history."""
     saved = _read(path)
     weights = saved.pop("model")
     network = _new(classes, front_end, channels=len(weights["blocks.0.residual.pointwise"]))
     network.load_state_dict(weights)
+    with torch.no_grad():
+        network.classifier.bias[:-1] += torch.tensor(saved["bias"])
     return network.eval(), saved
 
 

@@ -57,6 +57,16 @@ def test_a_row_has_the_figures_of_the_file_and_of_its_card(folder: Path) -> None
         assert figures == [cells[6], cells[7], cells[9]]
 
 
+def test_a_wake_words_false_accepts_are_those_of_all_its_recordings_without_it() -> None:
+    calibration = (KeywordModel.load(MODELS / "computer.onnx").metadata.stream or {})["calibration"]
+    seconds = [n["seconds"] for n in calibration["negatives"].values()]
+    rates = [rate["value"] for rate in calibration["false_accepts_per_hour"].values()]
+    assert len(seconds) > 1
+    expected = sum(r * s for r, s in zip(rates, seconds, strict=True)) / sum(seconds)
+    *_, fired = table(MODELS)["computer"]
+    assert float(fired.partition(" ")[0]) == pytest.approx(expected, abs=0.006)
+
+
 def test_the_text_around_the_table_stays_and_writing_again_changes_nothing(folder: Path) -> None:
     zoo(folder)
     text = (folder / "README.md").read_text()

@@ -116,6 +116,19 @@ def test_an_engine_asked_for_by_name_must_be_installed(monkeypatch: pytest.Monke
         get_engines(["flite"])
 
 
+@pytest.mark.parametrize(("language", "text"), [("de", "Straße"), ("nl", "goedemorgen"), ("pl", "dzień dobry")])
+def test_every_engine_of_a_second_language_says_its_words(language: str, text: str) -> None:
+    engines = [e for name in ("kokoro", "espeak") if not (e := ENGINES[name]()).missing()]
+    for engine in engines or [pytest.skip("neither kokoro nor espeak-ng")]:
+        voices = engine.voices(language)
+        assert len(voices) >= 20
+        assert 0.3 < len(speak(engine, Utterance(text, language=language), voices[-1])) / SAMPLE_RATE < 2
+
+
+def test_no_engine_speaks_a_language_that_is_none(engine: Engine) -> None:
+    assert engine.voices("qq") == ()
+
+
 def test_engines_that_lack_the_language_are_left_out_of_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     if ENGINES["espeak"]().missing():
         pytest.skip("needs espeak-ng")

@@ -55,12 +55,13 @@ def test_epochs_are_judged_by_the_rule_that_decides_on_the_device(crowding: floa
     loudness = np.repeat(10 ** (rng.uniform(-70, -10, 120) / 20), 8_000)  # another level each half second
     x = (loudness * rng.standard_normal(len(loudness))).astype(np.float32)
     stream = heard_stream(np.array_split(x, 5), metadata)
+    logits = stream_logits(network, stream.features)
     assert stream.crowded.max() == 1
     assert stream.crowded.min() == 0
-    sure = certainty(smoothed(network, stream), stream, len(metadata.labels), crowding)
+    sure = certainty(smoothed(logits, stream.heard), stream, len(metadata.labels), crowding)
 
     rows = list(HopStream(metadata, DEFAULT_HOP).push(x))[: len(stream.heard)]
-    alpha = torch.exp(stream_logits(network, stream.features)).numpy()
+    alpha = torch.exp(logits).numpy()
     alpha[~stream.heard] = 1
     hops = Hops(
         DEFAULT_HOP, np.array([h.time for h in rows]), alpha, np.ones(len(rows), np.float32),
@@ -86,6 +87,20 @@ def test_peaks_are_counted_once_and_fall() -> None:
     assert odds[peak_places(odds)][:3].tolist() == [5.0, 4.0, 2.0]
     flat = peak_places(np.zeros(10 * REFRACTORY))
     assert len(flat) == 10
+
+
+def test_words_fire_at_the_limit_at_the_same_odds_whatever_their_share_of_the_training_was(start: Path) -> None:
+    rng = np.random.default_rng(2)
+    talk = [rng.integers(-3000, 3000, 16_000 * 30).astype(np.int16) for _ in range(4)]
+    words = [Saying("lamp", str(i), True, rng.integers(-9000, 9000, 9000).astype(np.int16)) for i in range(6)]
+    _, metadata = load_network(start)
+    held_out = HeldOut(Material(words, [], talk, []), ["lamp"], metadata, 60.0, 1)  # two events are allowed
+    logits = torch.from_numpy(rng.normal(0, 2, (len(held_out.without.heard), 2)).astype(np.float32))
+    for rarer in (0.0, 7.0):
+        shown = logits - torch.tensor([rarer, 0.0])
+        p = smoothed(shown + held_out.bias(shown), held_out.without.heard)
+        odds = p[:, 0] / (1 - p[:, 0])
+        assert 5 < np.sort(odds[peak_places(odds)])[-3] < 13
 
 
 def test_a_network_that_says_the_same_of_everything_finds_nothing(start: Path) -> None:
