@@ -44,6 +44,7 @@ BEFORE, AFTER = 1, 7
 """Hops before and after the end of a word in which it counts as found."""
 ODDS = 9.0
 """At which words fire at the limit: p̂ is 0.9 then."""
+MOST_BIAS = 20.0
 SNR = 10.0
 MOST_WORDS = 120
 """Of each wake word, in each condition."""
@@ -151,11 +152,15 @@ class HeldOut:
         does, and other speech so often that hours of it may pass without a window at even odds. What lies between
         would be out of any threshold's reach.
         """
-        odds = log_odds(smoothed(logits, self.without.heard), len(self.labels))
+        allowed = int(self.limit * self.hours)
         bias = torch.zeros(logits.shape[1])
-        for i, of_word in enumerate(odds.T):
-            fired = of_word[peak_places(of_word)]
-            bias[i] = math.log(ODDS) - fired[min(int(self.limit * self.hours), len(fired) - 1)]
+        for i in range(len(self.labels)):
+            low, high = -MOST_BIAS, MOST_BIAS
+            for _ in range(12):  # to within 0.01; the mean over hops is not linear in it
+                bias[i] = (low + high) / 2
+                odds = log_odds(smoothed(logits + bias, self.without.heard), len(self.labels))[:, i]
+                fired = odds[peak_places(odds, allowed + 1)]
+                low, high = (low, float(bias[i])) if fired[-1] > math.log(ODDS) else (float(bias[i]), high)
         return bias
 
     def _judge(
@@ -178,7 +183,8 @@ class HeldOut:
                     missed[name] = share
                     np.add.at(of_word, said.labels, np.stack([lost * said.weights, said.weights], 1))
         shares = of_word[:, 0] / np.maximum(of_word[:, 1], 1e-9)
-        return Judgement(missed, dict(zip(self.labels, shares.tolist(), strict=True)), float(np.mean(total)), crowding)
+        of_words = dict(zip(self.labels, shares.tolist(), strict=True))
+        return Judgement(missed, of_words, float(np.mean(total)), crowding, tuple(bias[:n].tolist()))
 
 
 def chosen(
