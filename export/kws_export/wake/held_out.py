@@ -176,7 +176,7 @@ class HeldOut:
         for name, (p, said) in words.items():
             best = _best_at_words(certainty(p, said.stream, n, crowding), said)
             for rate, threshold in thresholds.items():
-                lost = best <= threshold
+                lost = best <= threshold + 1e-6  # a tie is no hit
                 share = float(np.average(lost, weights=said.weights))
                 total.append(share)
                 if rate == 1.0:

@@ -159,7 +159,10 @@ def on_streams(
     except SettingError:
         say(curve_text([p for curve in curves for p in curve]))
         raise
-    curve = choice.frontier(next(points for points in curves if any(p is point for p in points)))
+    own = next(iter(PACES))  # what follows tells of the speech as it is, each hour of it once
+    chosen_from = next(points for points in curves if any(p is point for p in points))
+    curve = choice.frontier(replace(p, negatives={own: p.negatives[own]}) for p in chosen_from)
+    point = replace(point, negatives={own: point.negatives[own]})
     conditions = {t.name: assess(metadata, [t], point.settings, told) for t in with_words}
     of_near = assess(metadata, [near], point.settings, told) if near else None
     return Calibrated(point, curve, conditions, of_near)
@@ -172,10 +175,9 @@ def curve_text(points: Sequence[Point]) -> str:
 
 
 def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
-    """What the model's file says of its calibration on streams; of the false accepts, at the speed of life alone."""
-    own = next(iter(PACES))
+    """What the model's file says of its calibration on streams."""
     return stream_record(
-        replace(found.point, negatives={own: found.point.negatives[own]}),
+        found.point,
         settings.limit,
         method="most hits under the limit, on speakers, voices and recordings held out of training",
         words=settings.labels,
