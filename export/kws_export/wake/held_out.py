@@ -9,6 +9,7 @@ would take. `release` has the figures of record.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -122,16 +123,30 @@ class HeldOut:
         start : of the model that training begins with, whose front end and windows are those of the streams.
         """
         self.labels, self.limit = tuple(labels), limit
-        sayings = chosen(material.words, self.labels, seed, enough=PEOPLE)
+        self._material, self._start, self._seed = material, start, seed
+
+    @cached_property
+    def words(self) -> dict[str, WordStream]:
+        """Condition → the words in it; made when a network is first judged."""
+        material = self._material
+        sayings = chosen(material.words, self.labels, self._seed, enough=PEOPLE)
         backgrounds = {"in silence": None, "over sounds": material.sounds, "over speech": material.speech}
-        self.words = {
-            name: _word_stream(sayings, self.labels, start, background, seed)
+        return {
+            name: _word_stream(sayings, self.labels, self._start, background, self._seed)
             for name, background in backgrounds.items()
             if background is None or background
         }
-        without = [*_at_most(material.speech, MOST_SPEECH), *material.sounds]
-        self.without = heard_stream(joined(map(as_float, without)), start)
-        self.hours = len(self.without.heard) * DEFAULT_HOP / 3600
+
+    @cached_property
+    def without(self) -> Stream:
+        """Speech and sounds in which no word is said."""
+        recordings = [*_at_most(self._material.speech, MOST_SPEECH), *self._material.sounds]
+        return heard_stream(joined(map(as_float, recordings)), self._start)
+
+    @property
+    def hours(self) -> float:
+        """Of `without`."""
+        return len(self.without.heard) * DEFAULT_HOP / 3600
 
     def judge(self, network: MatchboxNet) -> Judgement:
         """Measure a network as it will be with its `bias`."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import WAKE_WORD, Metadata
 from kws_edge.model.score import Score
+from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning import calibration, choice
@@ -34,20 +34,21 @@ from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
 from kws_export.training.recipe import Recipe
 from kws_export.wake.card import Provenance, wake_card
-from kws_export.wake.held_out import PEOPLE, SNR, chosen
+from kws_export.wake.held_out import PEOPLE, SMOOTHING, SNR, chosen
 from kws_export.wake.material import Material
 from kws_export.wake.settings import WakeSettings
 from kws_export.wake.training import UNKNOWN, VARIANT
 from kws_export.wake.windows import Windows
 
 SCORE: Score = "entropy"
-SMOOTHINGS = (0.2, 0.3, 0.5)
 PACES = {"speech and sounds": 1.0, "the same, faster and higher": 1.15, "the same, slower and lower": 0.88}
 """What must hold the limit, and at which speed it is played: to other windows, as of other people. An hour or two of
 speech has one event or none at a threshold that holds one an hour; by luck, more often than not, when many thresholds
 were tried. One that holds it at all three speeds is not there by luck."""
 WORDS = 200
 """Of each wake word, in each condition."""
+FEWEST = 0.5
+"""Of the words, in silence: a model that finds less is of no use, and fails the command."""
 WINDOWS = 600
 """With a word and without, each, for the thresholds of single clips."""
 CURVE_UNTIL = 20.0
@@ -80,7 +81,7 @@ def release(
 
     Raises
     ------
-    SettingError : no threshold finds a word within the limit; the curve is said before.
+    SettingError : no threshold finds a word within the limit, or few are found; the curve is said before.
     ModelError : torch, ONNX Runtime and numpy disagree.
     """
     labels = (*settings.labels, UNKNOWN)
@@ -147,10 +148,8 @@ def on_streams(
     near = trace_stream(model, _quiet(held_out.near), "near-misses") if held_out.near else None
 
     told = list(settings.labels)
-    bases = [
-        StreamSettings({SCORE: 1.0}, smoothing=smoothing, crowding=surer)
-        for smoothing, surer in product(SMOOTHINGS, calibration.CROWDINGS)
-    ]
+    smoothing = round(SMOOTHING * DEFAULT_HOP, 3)  # by which the epochs were judged
+    bases = [StreamSettings({SCORE: 1.0}, smoothing=smoothing, crowding=surer) for surer in calibration.CROWDINGS]
     tries = [(calibration.candidates(metadata, with_words, without, base, (SCORE,), told), base) for base in bases]
     until = CURVE_UNTIL * max(1.0, settings.limit)
     curves = list(calibration.sweep(metadata, with_words, without, tries, told, until=until))
@@ -165,6 +164,14 @@ def on_streams(
     point = replace(point, negatives={own: point.negatives[own]})
     conditions = {t.name: assess(metadata, [t], point.settings, told) for t in with_words}
     of_near = assess(metadata, [near], point.settings, told) if near else None
+    quiet = conditions[with_words[0].name]
+    if quiet.hits < FEWEST * quiet.words:
+        say(curve_text(curve))
+        raise SettingError(
+            f"{quiet.hits} of {quiet.words} words are found in silence at {settings.limit:g} false accepts an hour; "
+            "expected half of them at least: give more takes, by more people, listen whether they say the word, or "
+            "allow more --false-accepts-per-hour"
+        )
     return Calibrated(point, curve, conditions, of_near)
 
 
@@ -183,7 +190,8 @@ def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
         words=settings.labels,
         positives={"clips": found.point.words.words, "from": "held out", "snr": [None, SNR]},
         tried={
-            "smoothing": SMOOTHINGS, "score": [SCORE], "crowding": calibration.CROWDINGS, "per_label": False,
+            "smoothing": [round(SMOOTHING * DEFAULT_HOP, 3)], "score": [SCORE], "crowding": calibration.CROWDINGS,
+            "per_label": False,
             "speed_of_negatives": list(PACES.values()),
         },
         seed=settings.seed,
