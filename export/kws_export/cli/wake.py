@@ -59,9 +59,9 @@ def wake(
     negatives. The best epoch and the threshold are chosen on recordings that were held out. Beside NAME.onnx come its
     card, NAME.md, its trade-off curve, NAME.svg, and its form for streams.
 
-    After Ctrl-C or a kill, the same command continues from where it was. The same seed gives the same model. A word that
-    cannot be told from other speech within --false-accepts-per-hour fails the command, with the trade-off that there
-    is.
+    After Ctrl-C or a kill, the same command continues from where it was. The same seed gives the same model. A word
+    that cannot be told from other speech within --false-accepts-per-hour fails the command, with the trade-off that
+    there is.
 
     As it is, the command takes about half an hour of one core of a server: 4 minutes for the voices, 20 for the
     training, 5 for the threshold, and 2.5 GB of memory; --epochs 8 --steps 100 takes a third of the training. What it
