@@ -1,4 +1,4 @@
-"""Fuzzing: some seconds of each kind with all other tests, the same every time; for hours by hand, with
+"""Fuzzing: 40 s of processor time with all other tests, the same every time; for hours by hand, with
 
     python -m pytest tests/fuzz -n0 --hypothesis-profile=hours -k decoder
 

@@ -96,7 +96,7 @@ def refusal(decoder: Decoder, data: bytes) -> str:
 @pytest.mark.parametrize("kind", SUBTYPES)
 def test_a_damaged_file_is_decoded_or_refused(decoder: Decoder, kind: str) -> None:
     @given(mutated(seeds(kind)))
-    @budget(40)
+    @budget(30)
     def decode(data: bytes) -> None:
         refused = refusal(decoder, data)
         assert refused == "" or refused.startswith("clip: ")
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_decoded_or_refused(decoder: Decoder, kind: str) -> No
 )  # which can take minutes: a fault of its own
 def test_a_damaged_file_prints_nothing(kind: str) -> None:
     @given(mutated(seeds(kind)))
-    @budget(20)
+    @budget(12)
     def decode(data: bytes) -> None:
         with tempfile.TemporaryFile() as heard:
             kept = os.dup(1), os.dup(2)

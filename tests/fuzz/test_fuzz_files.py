@@ -112,7 +112,7 @@ def trial() -> Iterator[Trial]:
 
 
 @given(mutated(models()))
-@budget(80)
+@budget(60)
 def test_a_damaged_model_works_or_is_refused(trial: Trial, data: bytes) -> None:
     said = trial(data)
     assert not said.startswith("NOT OURS")

@@ -87,7 +87,7 @@ def requests() -> tuple[bytes, ...]:
 
 
 @given(mutated(requests()))
-@budget(50)
+@budget(40)
 def test_a_damaged_request_is_answered_or_refused(
     server: httpx.Client, caplog: pytest.LogCaptureFixture, sent: bytes
 ) -> None:
@@ -114,7 +114,7 @@ HEADS = [
     st.sampled_from([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/1.1\r\nX: " + b"a" * 9000]),
     st.lists(st.sampled_from(HEADS), max_size=6),
 )
-@budget(50)
+@budget(40)
 def test_any_head_is_answered_or_refused(
     server: httpx.Client,
     caplog: pytest.LogCaptureFixture,
@@ -174,7 +174,7 @@ QUERIES = st.sampled_from(
 
 
 @given(QUERIES, st.lists(FRAMES, max_size=12))
-@budget(80)
+@budget(40)
 def test_any_sequence_of_frames_is_answered_or_ended(
     server: httpx.Client, caplog: pytest.LogCaptureFixture, query: bytes, frames: list[bytes]
 ) -> None:
