@@ -2,11 +2,12 @@
 
     python bench/calibrate_folds.py --model mean.onnx --out models/stream.onnx --force \\
       --fold a.onnx='sets/evaluation/*' --fold b.onnx='sets/calibration/*' \\
-      --negatives 'esc10/*/3-1[0-4]*' --negatives 'wake_words/jarvis/[0-7]*'
+      --sounds 'esc10/*/3-1[0-4]*' --negatives 'wake_words/jarvis/[0-7]*'
 
 Run it in the folder of the recordings. It chooses as `kws-edge calibrate` does, with and without --after-wake, and
-writes all forms of the model. --negatives are recordings that no network was trained on, which the mean hears. At the
-end it says what the mean itself finds at these settings: where that is as much as its networks find, they stand for it.
+writes all forms of the model. --negatives and, without speech, --sounds are recordings that no network was trained on,
+which the mean hears. At the end it says what the mean itself finds at these settings: where that is as much as its
+networks find, they stand for it.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from kws_edge import KeywordModel, StreamSettings
 from kws_edge.model.score import SCORES, Score
 from kws_edge.tuning import Point, assess, candidates, choose, sweep, trace_negatives, trace_words
 from kws_edge.tuning.record import stream_record, write_forms
-from kws_edge.tuning.recordings import draw, spoken
+from kws_edge.tuning.recordings import draw, short_name, spoken
 from kws_edge.tuning.traced import Traced
 
 CLIPS, LIST = Path("speech_commands"), Path("speech_commands/validation_list.txt")
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="The mean, an .onnx file.")
     parser.add_argument("--fold", type=Fold.of, action="append", metavar="MODEL=PATTERN", required=True)
     parser.add_argument("--negatives", action="append", default=[], metavar="PATTERN")
+    parser.add_argument("--sounds", action="append", default=[], metavar="PATTERN", help="The same without speech.")
     parser.add_argument("--count", type=int, default=600, help="How many words, all networks together.")
     parser.add_argument("--limit", type=float, default=1.0, help="False accepts per hour on each of the recordings.")
     parser.add_argument("--awake-limit", type=float, default=60.0, help="The same, while a wake word counts.")
@@ -55,9 +57,10 @@ def main() -> None:
     clips = draw([clip for clip in spoken(CLIPS, LIST) if clip[0] in model.labels], given.count, SEED)
     said = trace_folds(folds, clips, "words")
     said += trace_folds(folds, clips, "words over speech", over_speech=True, snr=SNR)
-    said += [s for pattern in given.negatives for s in trace_folds(folds, clips, "words", behind=pattern, snr=SNR)]
+    patterns = [*given.negatives, *given.sounds]
+    said += [s for pattern in patterns for s in trace_folds(folds, clips, "words", behind=pattern, snr=SNR)]
     speech = trace_speech(folds)
-    other = [trace_negatives(model, pattern) for pattern in given.negatives]
+    other = [trace_negatives(model, pattern) for pattern in patterns]
 
     def record(point: Point, limit: float) -> dict[str, object]:
         return stream_record(
@@ -71,6 +74,7 @@ def main() -> None:
                 "per_label": False,
             },
             seed=SEED,
+            sounds=[short_name(pattern) for pattern in given.sounds],
         )  # fmt: skip
 
     always = chosen(model, said, [*speech, *other], given.limit, given.score, CROWDING)
