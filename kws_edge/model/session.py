@@ -217,6 +217,18 @@ def check_numbers(path: Path, outputs: Outputs) -> None:
     raise ModelError(f"{path}: an alpha, vacuity, entropy or class that cannot be; expected a sound model")
 
 
+def ranges(K: int) -> tuple[F32, F32]:
+    """The least and the greatest that a window's K alphas, vacuity and entropy can be: two of float32 [K + 2].
+
+    For who has them side by side, and must check them in one go, as a stream does ten times a second or more.
+    """
+    low, high = np.empty(K + 2, np.float32), np.empty(K + 2, np.float32)
+    info = np.finfo(np.float32)
+    low[:K], high[:K] = info.smallest_subnormal, info.max
+    low[K:], high[K:] = (_LEAST_VACUITY, -_ROUNDING), 1 + _ROUNDING
+    return low, high
+
+
 def reason(error: Exception) -> str:
     """Why onnxruntime refuses a file, in one line of reasonable length."""
     for what, pattern in _TOO_NEW.items():

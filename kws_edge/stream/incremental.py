@@ -18,7 +18,7 @@ from kws_edge.errors import ModelError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, full_name, open_session, zero_states
-from kws_edge.model.session import Outputs, check_numbers, reason
+from kws_edge.model.session import Outputs, check_numbers, ranges, reason
 
 SUFFIX: Final = ".step.onnx"
 
@@ -44,6 +44,7 @@ class Steps:
         self._numbers = np.zeros(K + 2, np.float32)  # of three outputs side by side, to be checked in one go
         alpha, vacuity, entropy = self._numbers[np.newaxis, :K], self._numbers[K : K + 1], self._numbers[K + 1 :]
         self._outputs = Outputs(np.zeros(1, np.int64), alpha, vacuity, entropy)
+        self._low, self._high = ranges(K)
         named: tuple[npt.NDArray[Any], ...] = (self._outputs.labels, alpha, vacuity, entropy)
         self._named = dict(zip(OUTPUTS, named, strict=True))
         # Two sets of states, each in turn the one that is read and the one that is written. They and all else that a
@@ -68,7 +69,9 @@ class Steps:
         except Exception as e:  # onnxruntime's errors have no class in common
             raise ModelError(f"{self._path}: the network fails: {reason(e)}; expected a sound model") from None
         self._now ^= 1
-        check_numbers(self._path, self._outputs)
+        numbers, label = self._numbers, self._outputs.labels.item()
+        if not ((self._low <= numbers) & (numbers <= self._high)).all() or not 0 <= label < len(numbers) - 2:
+            check_numbers(self._path, self._outputs)  # tells what is wrong
         return self._outputs
 
     def _run(self, features: F32) -> None:
