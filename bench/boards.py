@@ -1,6 +1,6 @@
 """Merge what people measured on their machines into the table of docs/how-to/boards.md.
 
-    kws-edge bench --output my-board.json      # on the board, with nothing else running
+    kws-edge bench --out my-board.json      # on the board, with nothing else running
     python bench/boards.py my-board.json       # in a checkout: checks the file and prints its line
     python bench/boards.py --write             # the table anew, from bench.json and boards/*.json of bench/results
 
@@ -82,7 +82,7 @@ def sources() -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, help="what kws-edge bench --output wrote")
+    parser.add_argument("files", nargs="*", type=Path, help="what kws-edge bench --out wrote")
     parser.add_argument("--write", action="store_true", help="write the table into the docs")
     options = parser.parse_args()
     try:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from kws_edge.cli.empty import refuse_empty_values
+from kws_edge.cli.arguments import refuse_empty_values, replace_renamed
 from kws_edge.cli.scripts import write_any_script
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
@@ -27,6 +27,8 @@ _COMMANDS: Final = (
     "version",
 )
 """Each is in the module of its name, and called so there."""
+_RENAMED: Final = {("bench", "--output"): "--out", ("record", "--into"): "--out"}
+"""Options by their old names, which work until 0.4."""
 
 
 class _Commands(click.Group):
@@ -45,7 +47,7 @@ class _Commands(click.Group):
         """Read the arguments."""
         write_any_script()  # before --help, too
         refuse_empty_values(args)
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, replace_renamed(args, _RENAMED))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. What is wrong is said in one line, and Ctrl-C ends in silence."""
@@ -76,16 +78,16 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0 all is well; 1 some input could not be read; 2 wrong usage, or a model, provider or setting "
-    "that cannot be used; 130 interrupted.",
+    epilog="Exit status: 0 success; 1 some input could not be read; 2 wrong usage, or a model, provider or setting "
+    "that cannot be used; 130 interrupted. Each command's --help says more.",
 )
 @click.version_option(package_name="kws-edge", message="%(version)s")
 def main() -> None:
-    """Spot keywords on this machine, and abstain where the answer is uncertain.
+    """Spot keywords on this machine, and abstain when the answer is uncertain.
 
     \b
-    kws-edge listen                   which words are said to the microphone?
-    kws-edge classify clip.wav        which word is it?
-    kws-edge models                   which models are there?
-    kws-edge COMMAND --help           more on a command, with examples
+    kws-edge doctor                   check that this machine can do it
+    kws-edge classify clip.wav        name the word in a file
+    kws-edge listen                   name words as they are said to the microphone
+    kws-edge COMMAND --help           options and examples of a command
     """

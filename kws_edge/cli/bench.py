@@ -1,4 +1,4 @@
-"""`kws-edge bench`: what the models cost on this machine, in figures that can be compared."""
+"""`kws-edge bench`: latency, throughput and memory of models on this machine, to be compared."""
 
 import json
 import sys
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kws_edge.cli.options import hop_option
 from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
+from kws_edge.model.shipped import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from kws_edge.bench.report import BenchReport, Change
@@ -20,7 +22,7 @@ _WIDTH = 160
 
 
 class _List(click.ParamType[list[Any]]):
-    """Values with commas between them."""
+    """Values separated by commas."""
 
     def __init__(self, kind: type) -> None:
         """Of numbers or of texts."""
@@ -33,32 +35,44 @@ class _List(click.ParamType[list[Any]]):
         try:
             return [self._kind(part.strip()) for part in value.split(",") if part.strip()]
         except ValueError:
-            self.fail(f"{value!r}; expected whole numbers with commas between them", param, ctx)
+            self.fail(f"{value!r}; expected whole numbers separated by commas, such as 1,2,4", param, ctx)
 
 
 @click.command()
 @click.option(
-    "--model", "models", multiple=True, metavar="NAME|PATH|all", help="Repeatable.  [default: the default model]"
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME|PATH|all",
+    help=f"A model that `kws-edge models` lists, an .onnx file, or all; repeatable  [default: {DEFAULT_MODEL}]",
 )
-@click.option("--task", "tasks", type=_List(str), metavar="LIST", help="clip, stream.  [default: both]")
+@click.option("--task", "tasks", type=_List(str), metavar="TASK,...", help="clip, stream  [default: clip,stream]")
 @click.option(
-    "--provider", "providers", type=_List(str), metavar="LIST", help="As cpu,cuda.  [default: all that there are]"
-)
-@click.option("--threads", type=_List(int), default="1", show_default=True, metavar="LIST", help="Of one run.")
-@click.option("--batch", type=_List(int), default="1", show_default=True, metavar="LIST", help="Clips at once, to 16.")
-@click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Of a stream, 0.01 to 1.")
-@click.option("--seconds", default=20.0, show_default=True, help="Of timing, shared by all rows.")
-@click.option("--fallback", is_flag=True, help="Measure the CPU, with a warning, where a --provider does not run.")
-@click.option(
-    "--compare", type=click.Path(path_type=Path), metavar="OLD.json", help="Print ratios to an older --output."
+    "--provider",
+    "providers",
+    type=_List(str),
+    metavar="NAME,...",
+    help="Execution providers, such as cpu,cuda  [default: all that run here]",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), metavar="FILE.json", help="Write the figures, for --compare."
+    "--threads", type=_List(int), default="1", show_default=True, metavar="N,...", help="Threads of one inference."
 )
-@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE.md", help="Write the tables.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw where the time goes.")
-@click.option("--count", "counting", is_flag=True, help="Count the work instead of timing it; read above.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object instead of tables.")
+@click.option(
+    "--batch", type=_List(int), default="1", show_default=True, metavar="N,...", help="Clips per inference, up to 16."
+)
+@hop_option
+@click.option(
+    "--seconds", default=20.0, show_default=True, metavar="SECONDS", help="Total measuring time, shared by all rows."
+)
+@click.option("--fallback", is_flag=True, help="Where a --provider does not run, measure the CPU and warn.")
+@click.option(
+    "--compare", type=click.Path(path_type=Path), metavar="OLD.json", help="Print the ratios to an earlier --out file."
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.json", help="Write the figures, for --compare.")
+@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE.md", help="Write the tables as Markdown.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Plot where the time goes.")
+@click.option("--count", "counting", is_flag=True, help="Count operations instead of measuring time; see above.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables, for scripts.")
 def bench(
     models: tuple[str, ...],
     tasks: list[str] | None,
@@ -69,48 +83,49 @@ def bench(
     seconds: float,
     fallback: bool,
     compare: Path | None,
-    output: Path | None,
+    out: Path | None,
     markdown: Path | None,
     plot: Path | None,
     counting: bool,
     as_json: bool,
 ) -> None:
-    """Measure models here: latency, throughput, start, memory, and where the time of a decision goes.
+    """Measure latency, throughput and memory of models here.
 
-    A row for each model, task, execution provider, number of threads and batch. The task clip decides on files of a
-    second, decoding included; stream pushes hops of a live stream in which the network looks at every hop. Each row has
-    a process of its own; warm-up is not counted; the rows take turns, so that what slows the machine slows them all.
+    There is one row for each combination of model, task, execution provider, number of threads and batch size. The task
+    clip decodes and classifies files of one second; stream feeds a live stream, with the network run at every hop. Each
+    row runs in a process of its own, without counting warm-up, and the rows take turns, so that load on the machine
+    affects all of them alike.
 
     \b
     kws-edge bench
     kws-edge bench --model softmax --threads 1,2,4 --batch 1,8 --task clip
-    kws-edge bench --provider cuda --output before.json
+    kws-edge bench --provider cuda --out before.json
     kws-edge bench --provider cuda --compare before.json --markdown bench.md --plot bench.svg
 
-    A provider that you name must run, or the command ends; without --provider those that do not run are listed with
-    the reason. A row never carries the name of a provider that does not run it.
+    A provider that you name must run, or the command fails. Without --provider, those that do not run are listed with
+    the reason. Results are always listed under the provider that really ran.
 
-    RTF is time taken over the sound's length, core the CPU time of all threads over it.
-    A ratio's interval holds what varied between the rounds of the two runs; run the old one again, too, to see what
-    else varies from run to run.
+    RTF, the real-time factor, is processing time divided by the duration of the audio; core is CPU time of all threads
+    divided by it. The interval of a ratio covers the variation between rounds within the two runs. To see how much
+    separate runs differ, repeat the old one.
 
-    With --count nothing is timed: multiply-adds, bytes and operator calls of a window, of a hop of a stream and of a
-    clip are counted in the graph, instructions and cycles where Linux lets this program see them, and what that may
-    take on Raspberry Pis is estimated from their published clocks.
+    --count counts instead of measuring time: the multiply-adds, bytes and operator calls of a window, a hop and a clip,
+    and, where Linux permits it, instructions and cycles. From these it estimates the time on Raspberry Pis.
 
-    Exit status: 0; 1 some row could not be measured; 2 wrong usage, or a model, provider or file that cannot be used.
+    Exit status: 0 success; 1 some row could not be measured; 2 wrong usage, or a model, provider or file that cannot be
+    used.
     """
     from kws_edge.bench.plot import plot as draw
     from kws_edge.bench.report import BenchReport
     from kws_edge.bench.runner import Plan
     from kws_edge.bench.runner import bench as measure
     from kws_edge.cli.counting import show_counts
-    from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
+    from kws_edge.model.shipped import shipped_models
     from kws_edge.svg import check_name
 
     if counting:
-        if output or compare or markdown or plot or tasks or providers:
-            raise click.UsageError("--count beside what is for times; expected --model, --hop or --json alone")
+        if out or compare or markdown or plot or tasks or providers:
+            raise click.UsageError("--count measures no time; with it, use only --model, --hop and --json")
         show_counts(tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,), hop, as_json=as_json)
         return
     if plot:
@@ -132,8 +147,8 @@ def bench(
     values = report.to_dict()
     if old:
         values["compare"] = {"file": str(compare), "changes": [change.to_dict() for change in changes]}
-    if output:
-        _write(output, json.dumps(values, allow_nan=False, indent=1) + "\n")
+    if out:
+        _write(out, json.dumps(values, allow_nan=False, indent=1) + "\n")
     if markdown:
         _write(markdown, report.to_markdown())
     if plot:

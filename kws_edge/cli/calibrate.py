@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kws_edge.cli.evaluate_stream import existing_file, existing_folder
+from kws_edge.cli.options import WORDS, existing_file, existing_folder, hop_option, model_option, seed_option
 from kws_edge.cli.progress import bar
-from kws_edge.cli.words import word_list
 from kws_edge.errors import SettingError
 from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
 
@@ -29,39 +28,46 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 
 
 @click.command()
+@click.option("--positives", type=existing_folder, required=True, metavar="FOLDER", help="Clips of words, WORD/CLIP.")
+@click.option(
+    "--list", "listed", type=existing_file, metavar="FILE", help="Use only the clips listed here, one path per line."
+)
+@click.option("--count", type=click.IntRange(1), default=500, show_default=True, metavar="N", help="Clips to draw.")
 @click.option(
     "--negatives",
     multiple=True,
     required=True,
     metavar="PATH",
-    help="Speech in which none of the words is said: a folder, file or pattern; repeatable.",
+    help="Speech without any of the words: a folder, file or pattern; repeatable.",
+)
+@click.option("--sounds", multiple=True, metavar="PATH", help="Recordings without speech; repeatable.")
+@click.option(
+    "--snr",
+    type=float,
+    multiple=True,
+    default=(10.0,),
+    show_default=True,
+    metavar="DB",
+    help="Also mix the words over the negatives at this ratio; repeatable.",
 )
 @click.option(
-    "--sounds",
-    multiple=True,
-    metavar="PATH",
-    help="Recordings without speech; the limit holds on them too; repeatable.",
+    "--words", type=WORDS, metavar="WORD,...", help="Calibrate for these words only  [default: all words of the model]"
 )
-@click.option("--positives", type=existing_folder, required=True, help="Clips of words, as WORD/clip.")
-@click.option("--list", "listed", type=existing_file, help="Use only these of the clips, as a validation_list.txt.")
-@click.option("--words", metavar="A,B", help="Calibrate for these words only  [default: all of the model's]")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The copy to write, NAME.onnx.")
-@click.option("--force", is_flag=True, help="Write over it where it exists.")
 @click.option(
     "--false-accepts-per-hour",
     "limit",
     type=click.FloatRange(0),
-    help="The most on each of the negatives, all words together  [default: 0.5; with --after-wake 60]",
+    metavar="RATE",
+    help="Limit on each recording of the negatives, for all words together  [default: 0.5; with --after-wake 60]",
 )
-@click.option("--count", type=click.IntRange(1), default=500, show_default=True, help="How many of the clips.")
-@click.option("--snr", type=float, multiple=True, default=(10.0,), show_default=True, help="Words over negatives, dB.")
 @click.option(
     "--smoothing",
     type=float,
     multiple=True,
     default=(0.3, 0.5),
     show_default=True,
-    help="Seconds to try; repeatable.",
+    metavar="SECONDS",
+    help="Averaging time to try; repeatable.",
 )
 @click.option(
     "--score",
@@ -70,27 +76,30 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
     multiple=True,
     default=("entropy", "vacuity"),
     show_default=True,
-    help="Uncertainty to try; repeatable. With both, both must be low.",
+    help="Uncertainty to try; with both, both must be low; repeatable.",
 )
 @click.option(
     "--crowding",
     type=click.FloatRange(0, 20),
     multiple=True,
-    help="How much surer within sound as loud; repeatable  [default: 0 and 8; with --after-wake 0]",
+    metavar="X",
+    help="Extra certainty to try for words amid other sound; repeatable  [default: 0 and 8; with --after-wake 0]",
 )
-@click.option("--after-wake", is_flag=True, help="Calibrate what counts after a wake word instead; read below.")
-@click.option("--per-label", is_flag=True, help="Also try thresholds of their own for the words; read below first.")
-@click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the clips drawn and the pauses.")
-@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the trade-off curve.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with what was tried, the curve and the choice.")
+@click.option("--per-label", is_flag=True, help="Also try a threshold for each word; read the caution above.")
+@click.option("--after-wake", is_flag=True, help="Calibrate the commands after a wake word; see above.")
+@hop_option
+@seed_option
+@model_option
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.onnx", help="Copy to write.")
+@click.option("--force", is_flag=True, help="Overwrite --out if it exists.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Plot the trade-off curve.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 def calibrate(
     negatives: tuple[str, ...],
     sounds: tuple[str, ...],
     positives: Path,
     listed: Path | None,
-    words: str | None,
+    words: list[str] | None,
     out: Path,
     force: bool,
     limit: float | None,
@@ -107,52 +116,53 @@ def calibrate(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Choose a stream's thresholds: the most hits within a limit of false accepts per hour.
+    """Choose a stream's thresholds from your own recordings.
 
-    For every --smoothing and --score all thresholds are tried. Of those that hold the limit on each of the negatives,
-    the one with the most hits is taken: on words in silence and, at each --snr, over all negatives. Longer smoothing
-    answers later, so the shortest is taken that finds as many to within chance. Two tables are printed: what each
-    smoothing and score reach within the limit, and for the chosen ones the trade-off curve, what is found and what it
-    costs. Then come the false accepts on each of the negatives, with 95 % intervals. The copy says what it was
-    calibrated on; the model's own file stays as it is.
+    The thresholds are those that find most words within a limit on false accepts per hour. Every threshold is tried for
+    each combination of --smoothing, --score and --crowding. Among those within the limit on every recording of the
+    negatives, the one that finds most words wins, in silence and at each --snr. Longer smoothing answers later, so it
+    is chosen only if it finds more than chance would explain. The result is written into a copy of the model, together
+    with a record of how it was calibrated.
 
     \b
     kws-edge calibrate --positives speech_commands --list speech_commands/validation_list.txt \\
         --negatives my_kitchen/ --negatives radio.wav --false-accepts-per-hour 0.5 --out mine.onnx
     kws-edge listen --model mine.onnx
 
-    For a few words, the limit is on false accepts of these alone, and more of them are found; `kws-edge listen`
-    then listens for these:
+    It prints what each combination reaches within the limit, then the trade-off curve of the chosen one, then the false
+    accepts on each recording of the negatives, with 95 % intervals.
+
+    For a subset of the words the limit covers only their false accepts, so more of them are found:
 
     \b
     kws-edge calibrate --words yes,no --positives speech_commands --negatives my_kitchen/ --out yes-no.onnx
     kws-edge listen --model yes-no.onnx
 
-    Use recordings in which none of the words is said, which the model was not trained on (those look too good), and
-    others than those it is judged by: `kws-edge evaluate-stream --model mine.onnx`.
+    Use recordings that contain none of the words and that the model was not trained on; otherwise the result looks too
+    good. Judge the result on yet other recordings, with `kws-edge evaluate-stream --model mine.onnx`.
 
-    How long the negatives must be: a recording without a single false accept shows, at 95 %, at most 3.7 an hour if it
-    lasts an hour, and 17 if it lasts 13 minutes. To show 0.5 an hour takes 7.4 hours of --negatives, all together.
-    Where yours are too short for the limit, the command says so, and the copy too; the threshold is then the best guess
-    that they allow. Give recordings without speech, such as a vacuum cleaner, by --sounds: they hold the limit as well,
-    but show nothing about speech, from which nearly all false accepts come.
+    How long must the negatives be? One hour without a false accept shows, with 95 % confidence, that the rate is at
+    most 3.7 an hour; 13 minutes show 17. To show 0.5 an hour takes 7.4 hours of --negatives in all. If yours are too
+    short, the command says so and the copy records it; the threshold is then the best estimate they allow. Recordings
+    without speech, such as a vacuum cleaner, belong in --sounds. The limit covers them as well, but nearly all false
+    accepts come from speech, so they do not count towards those hours.
 
-    A command is said on its own; speech goes on. With --crowding a word must be surer for each second, of the last 2.5,
-    in which there was other sound as loud, and may be less sure on its own: more is found at the same number of false
-    accepts, in quiet and over sound that is less loud than the words. What then fires are single words of other talk:
-    have some among the negatives. Choose it yourself with, say, --crowding 3; 0 leaves it out.
+    Commands are usually said on their own, whereas conversation goes on. --crowding uses that: for each of the last 2.5
+    s that held other sound about as loud, a word must be more certain, and with quiet around it it may be less certain.
+    More words are then found at the same rate of false accepts, also over quieter sound. What remains are mostly single
+    words of other talk, so include such recordings in the negatives. --crowding 0 turns it off.
 
-    --after-wake calibrates the commands of `kws-edge listen --wake`, which count only in the seconds after a wake word,
-    and may be less sure for it: the limit is then on false accepts per hour of being awake. Give it a model that was
-    calibrated as above; its own settings stay, and the copy holds both:
+    --after-wake calibrates the commands of `kws-edge listen --wake`. They count only for seconds after a wake word, so
+    they may be less certain: the limit is per hour of listening for commands. Start from a model that was calibrated as
+    above. Its own thresholds stay, and the copy holds both:
 
     \b
     kws-edge calibrate --after-wake --model mine.onnx --positives speech_commands --negatives radio.wav --out both.onnx
     kws-edge listen --model both.onnx --wake happy --then yes,no
 
-    --per-label shares the limit out among the words, so that one that fires by mistake more often than the rest does
-    not hold them down. It takes hours of negatives to tell chance from habit: on minutes of speech it found more and
-    fired more than the limit elsewhere, which was no better than a higher limit for all.
+    --per-label divides the limit among the words, so that one word with many false accepts does not hold back the
+    others. It needs hours of negatives. With minutes of speech it exceeded the limit on other recordings, and was no
+    better than a higher limit for all words.
     """
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.model.onnx_file import check_target
@@ -170,10 +180,10 @@ def calibrate(
     if plot:
         check_name(plot)
     if after_wake and not metadata.stream:
-        raise SettingError(f"model {loaded.name} is not calibrated on streams; expected one that is, for --after-wake")
+        raise SettingError(f"model {loaded.name} is not calibrated on streams; --after-wake needs one that is")
     limit = (_AFTER_WAKE_LIMIT if after_wake else _LIMIT) if limit is None else limit
     crowding = crowding or ((0.0,) if after_wake else calibration.CROWDINGS)
-    sought = chosen_labels(word_list(words), loaded.labels)
+    sought = chosen_labels(words, loaded.labels)
     chosen_words = None if words is None else sought
     bases = [
         StreamSettings({"entropy": 1.0}, smoothing=seconds, crowding=surer)
@@ -181,7 +191,7 @@ def calibrate(
     ]
     clips = draw([clip for clip in spoken(positives, listed) if clip[0] in sought], count, seed)
     if not clips:
-        raise SettingError(f"no word of the model in {positives}; expected folders {', '.join(sought)}")
+        raise SettingError(f"{positives} has no clip of a word to calibrate for; expected folders {', '.join(sought)}")
     with_words, without = _trace(loaded, clips, (*negatives, *sounds), snr, hop, seed)
     sets = [SCORES if score == "both" else (score,) for score in scores]
     tries = [
@@ -256,7 +266,7 @@ def _trace(
 
 
 def _choose(tried: Sequence[Sequence["Point"]], limit: float, *, shown: bool) -> "Point":
-    """`choice.choose`; where nothing will do, the curve is printed first."""
+    """`choice.choose`; where nothing is within the limit, the curve is printed before the error."""
     from kws_edge.tuning import choice
 
     try:
@@ -268,7 +278,7 @@ def _choose(tried: Sequence[Sequence["Point"]], limit: float, *, shown: bool) ->
 
 
 def _print_curve(curve: Sequence["Point"]) -> None:
-    """The trade-off of all that was tried, where none of it will do."""
+    """Print the trade-off of everything that was tried, where none of it is within the limit."""
     if any(point.words.hits for point in curve):
         click.echo(f"The trade-off:\n  {_HEADER}")
         for point in curve:
@@ -281,15 +291,15 @@ def _print(best: Sequence["Point | None"], curve: Sequence["Point"], chosen: "Po
         if point:
             click.echo(_row(point, chosen))
     if None in best:
-        click.echo(f"  no word is found by {best.count(None)} more")
-    click.echo(f"The trade-off of the chosen one:\n  {_HEADER}")
+        click.echo(f"  {best.count(None)} other combinations find no word")
+    click.echo(f"The trade-off curve of the chosen combination:\n  {_HEADER}")
     for point in curve:
         click.echo(_row(point, chosen))
-    click.echo(f"* is what {out} holds now.")
+    click.echo(f"* is the choice, written to {out}.")
 
 
 def _print_negatives(negatives: "FalseAccepts") -> None:
-    click.echo("False accepts of the chosen one, where none of the words is said:")
+    click.echo("Its false accepts on recordings without the words:")
     for line in negatives.lines():
         click.echo(f"  {line}")
 

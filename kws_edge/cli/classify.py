@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast
 
 import click
 
-from kws_edge.cli.channel import channel_option
+from kws_edge.cli.options import TARGET, channel_option, model_option
 from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
-from kws_edge.cli.target import TARGET
 from kws_edge.errors import AudioError
 from kws_edge.model.score import SCORES
 from kws_edge.text import one_line
@@ -36,26 +35,31 @@ _LONG = 20.0  # seconds of audio, before progress is worth showing
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
-@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
+@model_option
 @click.option(
     "--target",
     type=TARGET,
     default="99.5",
     show_default=True,
     metavar="PERCENT",
-    help="Share of the answers given that should be right; the model abstains as often as that takes.",
+    help="Share of the given answers that should be right. The higher it is, the more often the model abstains.",
 )
-@click.option("--score", type=click.Choice(SCORES), help="Abstain by this  [default: the model's choice]")
+@click.option(
+    "--score",
+    type=click.Choice(SCORES),
+    help="Uncertainty that decides whether to abstain  [default: the model's choice]",
+)
 @channel_option
-@click.option("--provider", default="cpu", show_default=True, help="Execution provider of onnxruntime, as cpu or cuda.")
-@click.option("--strict", is_flag=True, help="Fail where that provider cannot be used, instead of running on the CPU.")
+@click.option(
+    "--provider", default="cpu", show_default=True, metavar="NAME", help="Execution provider, such as cpu or cuda."
+)
+@click.option("--strict", is_flag=True, help="Fail if the provider is unavailable, instead of falling back to the CPU.")
 @server_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each file, for scripts.")
 @click.pass_context
 def classify(
     ctx: click.Context,
     files: tuple[str, ...],
-    as_json: bool,
     model: str | None,
     target: float,
     score: Score | None,
@@ -63,12 +67,13 @@ def classify(
     provider: str,
     strict: bool,
     server: str | None,
+    as_json: bool,
 ) -> None:
-    """Name the word in each FILE, or say why that is not sure.
+    """Name the word in each FILE, or say why it is not sure.
 
-    A FILE is WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF, of any sample rate and length; a folder, with all
-    folders in it; a pattern in quotes; or - for standard input. A file of more than 1.3 s is searched and decided on
-    as a stream is, by several windows in a row; the answer says where it is.
+    A FILE is WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF, of any sample rate and length. It can also be a folder,
+    which is searched with its subfolders, a pattern in quotes, or - for standard input. In a file longer than 1.3 s the
+    word is searched for, as in a live stream, and the answer says where it is.
 
     \b
     kws-edge classify yes.wav
@@ -77,8 +82,8 @@ def classify(
     curl -s https://example.org/clip.ogg | kws-edge classify -
     kws-edge classify recordings/ --server http://192.0.2.7:8765
 
-    Exit status: 0 every file was read; 1 some were not, each with a line on standard error; 2 wrong usage, or a model,
-    provider, setting or server that cannot be used; 130 interrupted. An abstention is an answer, not a failure.
+    Exit status: 0 every file was read, even if the model was not sure; 1 some files could not be read, each reported on
+    standard error; 2 wrong usage, or a model, provider, setting or server that cannot be used; 130 interrupted.
     """
     unreadable = 0
     if server is not None:

@@ -6,11 +6,13 @@ import click
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each microphone, for scripts.")
 def devices(as_json: bool) -> None:
-    """List the devices that can record; `kws-edge listen --device` takes their number, or a part of their name.
+    """List the microphones.
 
-    Exit status: 0, also where there are none; 2 where sounddevice or PortAudio is not installed.
+    --device of `kws-edge listen`, `record` and `doctor` takes their number, or a part of their name.
+
+    Exit status: 0 success, even if there are none; 2 sounddevice or PortAudio is not installed.
     """
     from kws_edge.audio.devices import input_devices
 
@@ -19,7 +21,7 @@ def devices(as_json: bool) -> None:
         for device in found:
             click.echo(json.dumps(device.to_dict()))
     elif not found:
-        click.echo("No device that can record; is one plugged in?", err=True)
+        click.echo("No microphone found; is one plugged in?", err=True)
     else:
         click.echo(f"  {'NUMBER':>6}  {'CHANNELS':>8}  {'RATE':>9}  {'SYSTEM':12} NAME")
         for device in found:
@@ -28,4 +30,4 @@ def devices(as_json: bool) -> None:
                 f"{device.api:12} {device.name}"
             )
         if any(device.default for device in found):
-            click.echo("* is the one that listens unless another is asked for.")
+            click.echo("* is the default.")

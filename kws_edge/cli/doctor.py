@@ -1,40 +1,46 @@
-"""`kws-edge doctor`: is this machine fit, and what is to be done where it is not?"""
+"""`kws-edge doctor`: whether keyword spotting works on this machine, and what to do if it does not."""
 
 import json
 import sys
 
 import click
 
+from kws_edge.cli.options import device_option, model_option
+
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 @click.command()
-@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
-@click.option("--listen", is_flag=True, help="Open the microphone for a moment, and measure its level.")
+@model_option
+@click.option("--listen", is_flag=True, help="Also open the microphone and measure its level.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, help="How long --listen listens."
+    "--seconds",
+    type=click.FloatRange(0.5, 60),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long --listen listens.",
 )
-@click.option("--device", metavar="NUMBER|NAME", help="Which microphone, as `kws-edge devices` lists them.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
-def doctor(model: str | None, listen: bool, seconds: float, device: str | None, as_json: bool) -> None:
-    """Check the installation on this machine, and say how to mend what is missing or broken.
+@device_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
+def doctor(model: str | None, listen: bool, seconds: float, device: int | str | None, as_json: bool) -> None:
+    """Check that keyword spotting works on this machine.
 
-    The onnxruntime that is installed and the execution providers that really run, the versions of models that it takes,
-    a model on bundled recordings with known answers, processor, memory, audio formats, microphones.
+    It checks the processor and memory, onnxruntime and the execution providers that really run, audio decoding and the
+    microphones, loads the model, and classifies bundled recordings whose words are known. Where something is missing or
+    broken, it says how to fix it.
 
     \b
     kws-edge doctor
     kws-edge doctor --listen --device USB
     kws-edge doctor --json | jq '.findings[] | select(.status != "ok")'
 
-    Exit status: 0 words can be recognised here, possibly with warnings; 1 a problem keeps that from working.
+    Exit status: 0 words can be recognised, possibly with warnings; 1 a problem prevents it.
     """
     from kws_edge.doctor import Finding, Status, examine
 
     findings: list[Finding] = []
-    for finding in examine(
-        model, listen=seconds if listen else None, device=int(device) if device and device.isdecimal() else device
-    ):
+    for finding in examine(model, listen=seconds if listen else None, device=device):
         findings.append(finding)
         if not as_json:
             status = click.style(f"{finding.status:8}", _COLOURS[finding.status])

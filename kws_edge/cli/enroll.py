@@ -13,26 +13,30 @@ from kws_edge.errors import AudioError, SettingError
 @click.argument("word", metavar="WORD")
 @click.argument("files", nargs=-1, required=True, metavar="TAKE...")
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE.onnx", help="The model."
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE.onnx",
+    help="Model file to write.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that exists.")
+@click.option("--force", is_flag=True, help="Overwrite --out if it exists.")
 def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
-    """Make a model that hears WORD in one voice, from 3 to 10 TAKEs of it.
+    """Make a model for WORD from 3 to 10 takes of one voice.
 
-    A TAKE is a recording of the word and nothing else, as `kws-edge record` leaves it. Nothing is trained: the takes
-    become a template, and a window's likeness to it the evidence; its threshold lies as far above other speech as was
-    measured to give about one false accept an hour. It takes seconds and needs no other program.
+    Each TAKE is a recording that holds the word and nothing else, as `kws-edge record` leaves it. Nothing is trained,
+    so it takes seconds and needs no other software: the takes become templates, and the similarity of what is heard to
+    them is the evidence. The threshold was measured on other speech to give about one false accept an hour.
 
     \b
-    kws-edge record "open sesame" --into mine --takes 5
+    kws-edge record "open sesame" --out mine --takes 5
     kws-edge enroll "open sesame" mine/open_sesame/*.wav --out open.onnx
     kws-edge listen --model open.onnx
 
-    It is for streams, for the voice and the microphone of the takes, in a room that is not loud. For other voices, for
-    noise, or for fewer false accepts, train a model: `kws-export wake` on a workstation.
+    The model works in streams, for the voice and microphone of the takes, in a room that is not loud. For other voices,
+    for noisy rooms or for fewer false accepts, train a model on a workstation with `kws-export wake`.
 
-    Exit status: 0 the model was written; 1 it was, and takes are so unlike each other that it would miss them; 2 wrong
-    usage, or takes or a file that cannot be used.
+    Exit status: 0 the model was written; 1 it was written, but most takes are too unlike the others to be recognised; 2
+    wrong usage, or takes or a file that cannot be used.
     """
     from kws_edge.audio.load import load
     from kws_edge.model.onnx_file import check_target, write_whole

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kws_edge.cli.options import (
+    RATES,
+    TARGET,
+    WORDS,
+    existing_file,
+    existing_folder,
+    hop_option,
+    model_option,
+    seed_option,
+)
 from kws_edge.cli.progress import bar
 from kws_edge.cli.stream_curves import curves, span
-from kws_edge.cli.target import TARGET
-from kws_edge.cli.words import word_list
 from kws_edge.errors import SettingError
 from kws_edge.model.score import STREAM_SCORES, StreamScore
 
@@ -22,46 +30,65 @@ if TYPE_CHECKING:
     from kws_edge.tuning.traced import Traced
 
 
-class _RatesType(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click only
-    name = "rates"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        try:
-            rates = tuple(float(rate) for rate in str(value).split(","))
-        except ValueError:
-            rates = ()
-        if not rates or not all(0 < rate <= 1000 for rate in rates):
-            self.fail(f"{value!r}; expected false accepts per hour, above 0 to 1000, such as 0.5,1,2", param, ctx)
-        return rates
-
-
-RATES = _RatesType()
-
-existing_folder = click.Path(exists=True, file_okay=False, path_type=Path)
-existing_file = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @click.command("evaluate-stream")
-@click.option("--positives", type=existing_folder, help="Clips of words, as WORD/clip; a stream is made of them.")
-@click.option("--list", "listed", type=existing_file, help="Use only these of the clips, such as a testing_list.txt.")
-@click.option("--count", type=click.IntRange(1), default=200, show_default=True, help="How many of the clips.")
 @click.option(
-    "--negatives", multiple=True, metavar="PATH", help="Folder, file or pattern without the words; repeatable."
+    "--positives", type=existing_folder, metavar="FOLDER", help="Clips of words, WORD/CLIP, to compose streams of."
 )
-@click.option("--snr", type=float, multiple=True, metavar="DB", help="Also the words over each of the negatives.")
-@click.option("--recording", type=existing_file, help="A recording in which words are said, instead of clips.")
-@click.option("--labels", type=existing_file, help="Where: lines of start, end (s) and word, separated by tabs.")
-@click.option("--words", metavar="A,B", help="Listen for these words only  [default: as `kws-edge listen`]")
-@click.option("--wake", metavar="A,B", help="Words that wake: --words count only after one; read below.")
-@click.option("--for", "wake_seconds", type=click.FloatRange(1, 60), default=4.0, show_default=True, help="Seconds.")
-@click.option("--hop", type=float, default=0.1, show_default=True, help="Seconds between the network's windows.")
-@click.option("--score", type=click.Choice(STREAM_SCORES), help="Use the clip thresholds of this score.")
-@click.option("--target", type=TARGET, metavar="PERCENT", help="And of this target.")
-@click.option("--rates", type=RATES, metavar="A,B", help="What is found where the negatives have 0.5, 1, ... an hour.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="With --rates: draw the curves.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the clips drawn and the pauses.")
-@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
+@click.option(
+    "--list", "listed", type=existing_file, metavar="FILE", help="Use only the clips listed here, one path per line."
+)
+@click.option("--count", type=click.IntRange(1), default=200, show_default=True, metavar="N", help="Clips to draw.")
+@click.option(
+    "--negatives",
+    multiple=True,
+    metavar="PATH",
+    help="Recordings without the words: a folder, file or pattern; repeatable.",
+)
+@click.option(
+    "--snr",
+    type=float,
+    multiple=True,
+    metavar="DB",
+    help="Also mix the words over the negatives at this ratio; repeatable.",
+)
+@click.option("--recording", type=existing_file, metavar="FILE", help="A recording of words, instead of --positives.")
+@click.option(
+    "--labels",
+    type=existing_file,
+    metavar="FILE",
+    help="Its labels: start and end in seconds and the word, tab-separated.",
+)
+@click.option(
+    "--words",
+    type=WORDS,
+    metavar="WORD,...",
+    help="Listen for these words only  [default: those that the model is calibrated for]",
+)
+@click.option("--wake", type=WORDS, metavar="WORD,...", help="Say one of these wake words before each word; see above.")
+@click.option(
+    "--for",
+    "wake_seconds",
+    type=click.FloatRange(1, 60),
+    default=4.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long words count after a wake word.",
+)
+@click.option("--score", type=click.Choice(STREAM_SCORES), help="Use the model's thresholds for clips by this score.")
+@click.option(
+    "--target", type=TARGET, metavar="PERCENT", help="Use the model's thresholds for clips at this accepted accuracy."
+)
+@click.option(
+    "--rates",
+    type=RATES,
+    metavar="RATE,...",
+    help="Use the thresholds that give these false accepts per hour; see above.",
+)
+@hop_option
+@seed_option
+@model_option
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="With --rates: plot the curves.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each row, for scripts.")
 def evaluate_stream(
     positives: Path | None,
     listed: Path | None,
@@ -70,8 +97,8 @@ def evaluate_stream(
     snr: tuple[float, ...],
     recording: Path | None,
     labels: Path | None,
-    words: str | None,
-    wake: str | None,
+    words: list[str] | None,
+    wake: list[str] | None,
     wake_seconds: float,
     hop: float,
     score: StreamScore | None,
@@ -82,50 +109,54 @@ def evaluate_stream(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Measure hit rate, false accepts per hour and delay on streams, as `kws-edge listen` decides on them.
+    """Measure words found and false accepts on streams.
 
-    Clips of words are put one after the other with pauses of 1 to 3 s, in silence and, with --snr, over each of the
-    negatives; clips of other words make a stream of their own. Negatives are joined as they
-    are. Every row has its 95 % intervals. Use recordings that the model was neither trained nor calibrated on.
+    Clips of words are joined with pauses of 1 to 3 s, in silence and, with --snr, over each of the negatives. Clips of
+    words that are not listened for make another stream, and the negatives alone one each. Decisions are those of
+    `kws-edge listen`. Rates have 95 % intervals. Use recordings on which the model was neither trained nor calibrated.
 
     \b
     kws-edge evaluate-stream --positives speech_commands --list speech_commands/testing_list.txt \\
         --negatives libri_speech/test-other --negatives 'esc10/*/3-*' --snr 10
     kws-edge evaluate-stream --recording kitchen.wav --labels kitchen.txt
     kws-edge evaluate-stream --model yes-no.onnx --words yes,no --positives speech_commands --negatives radio.wav
+
+    FOUND is the share of words that gave an event with their own label. FALSE ACCEPTS are events with a label where no
+    such word is, or a second event for the same word. DELAY is the time from the end of the word to the event. --json
+    also has the counts for each label. --labels reads what Audacity exports as a label track.
+
+    With --wake, as in --wake happy --words yes,no, each word follows a wake word, and is found only if the wake word
+    is. It is decided by the model's thresholds for commands (`kws-edge calibrate --after-wake`). Each stream gets a row
+    for the wake words and one for the commands.
+
+    --rates ignores the model's thresholds. For each rate it takes the thresholds that give so many false accepts an
+    hour on all negatives together, and shows how many words are found with them. That compares models whatever they
+    were calibrated for:
+
+    \b
     kws-edge evaluate-stream --rates 0.5,1,2,5 --plot curves.svg --positives speech_commands --negatives radio.wav
 
-    A label file is what Audacity exports as a label track. FOUND counts words that gave an event of their own label;
-    FALSE ACCEPTS are events with a label where no word is, or a second one for the same word. DELAY is from the end of
-    the word to the event. --json also counts words, hits and false accepts by label.
-
-    With --wake, as in --wake happy --words yes,no, each command is said after a wake word, and counts if that is heard,
-    by the model's settings for after a wake word (`kws-edge calibrate --after-wake`). Every stream has a row for the
-    wake words and one for the commands.
-
-    With --rates the model's own thresholds are left aside. For each rate, those are taken at which the negatives,
-    joined, have so many false accepts an hour: that tells how well words are told from other speech, whatever the model
-    was calibrated for. A table says what is found, in silence and over each of the negatives; --plot draws the curves.
+    Exit status: 0 success; 2 wrong usage, or a model, setting or recording that cannot be used.
     """
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.settings import StreamSettings, chosen_labels, event_words
     from kws_edge.tuning.points import assess
 
     if plot and not rates:
-        raise click.UsageError("--plot draws what --rates measures; expected both")
+        raise click.UsageError("--plot draws the curves of --rates; add --rates")
     if rates and not (positives and negatives):
-        raise click.UsageError("--rates needs --positives, and --negatives on which the rates are counted")
+        raise click.UsageError("--rates needs --positives, and --negatives to count false accepts on")
     if wake and (rates or recording or not positives):
-        raise click.UsageError("--wake is measured on clips; expected --positives, without --rates and --recording")
+        raise click.UsageError("--wake needs --positives, and cannot be used with --rates or --recording")
     if (recording is None) != (labels is None):
         raise click.UsageError("--recording and --labels go together")
     if not (positives or negatives or recording):
-        raise click.UsageError("nothing to measure; expected --positives, --negatives or --recording with --labels")
+        raise click.UsageError("nothing to measure; give --positives, --negatives, or --recording with --labels")
     if snr and not (positives and negatives):
-        raise click.UsageError("--snr needs --positives, and --negatives to put behind them")
+        raise click.UsageError("--snr needs --positives, and --negatives to mix them with")
     loaded = KeywordModel.load(model)
     settings = StreamSettings.of(loaded.metadata, score=score, target=target)
-    chosen = event_words(loaded.metadata, word_list(words), own_settings=score is None and target is None)
+    chosen = event_words(loaded.metadata, words, own_settings=score is None and target is None)
     if rates:
         traced = list(_clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed))
         about = {"model": loaded.name, "hop": hop, "seed": seed, "words_chosen": chosen}
@@ -140,7 +171,7 @@ def evaluate_stream(
         (stream.name, settings, assess(loaded.metadata, [stream], settings, chosen)) for stream in streams
     )
     if wake and positives:
-        waking = chosen_labels(word_list(wake), loaded.labels)
+        waking = chosen_labels(wake, loaded.labels)
         chosen = [word for word in chosen if word not in waking]
         streams = _pair_streams(loaded, waking, chosen, positives, listed, count, negatives, snr, hop, seed)
         rows = _pair_rows(loaded, streams, waking, chosen, wake_seconds, settings)

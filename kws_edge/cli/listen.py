@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kws_edge.cli.channel import channel_option
+from kws_edge.cli.options import TARGET, WORDS, channel_option, device_option, hop_option, model_option
 from kws_edge.cli.remote import View, server_option
-from kws_edge.cli.target import TARGET
 from kws_edge.model.score import STREAM_SCORES, StreamScore
 
 if TYPE_CHECKING:
@@ -23,57 +22,56 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source", required=False, metavar="[-]")
-@click.option("--replay", metavar="FILE", help="A recording instead of the microphone.")
+@click.option("--replay", metavar="FILE", help="Listen to a recording instead of the microphone.")
 @click.option(
-    "--realtime/--fast", default=None, help="Replay it as if it were live (the default), or as fast as it goes."
+    "--realtime/--fast",
+    default=None,
+    help="Replay at the speed of the recording (the default), or as fast as possible.",
 )
-@click.option("--device", metavar="NUMBER|NAME", help="Which microphone; `kws-edge devices` lists them.")
-@click.option("--rate", type=int, metavar="HZ", help="Of the samples on standard input  [default: 16000]")
+@device_option
+@click.option("--rate", type=int, metavar="HZ", help="Sample rate of standard input  [default: 16000]")
 @channel_option
 @click.option(
     "--words",
+    type=WORDS,
     metavar="WORD,...",
-    help="Only these, as in yes,no  [default: those that the model's stream settings were calibrated for; all that it "
-    "knows, with --target or --score]",
+    help="Report only these words  [default: those that the model is calibrated for; with --target or --score, all]",
 )
+@click.option("--wake", type=WORDS, metavar="WORD,...", help="Listen for commands only after one of these wake words.")
+@click.option("--then", type=WORDS, metavar="WORD,...", help="Commands after a wake word  [default: all words]")
 @click.option(
-    "--wake", metavar="WORD,...", help="Wake words: what --then names counts only after one of them; read below."
+    "--for", "wake_seconds", type=float, metavar="SECONDS", help="How long commands count after it  [default: 4]"
 )
-@click.option("--then", metavar="WORD,...", help="The commands that count after a wake word  [default: all words]")
-@click.option("--for", "wake_seconds", type=float, metavar="SECONDS", help="For how long they count  [default: 4]")
-@click.option("--wake-model", metavar="NAME|PATH", help="Whose words the wake words are  [default: that of --model]")
-@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
+@click.option("--wake-model", metavar="NAME|PATH", help="Model that knows the wake words  [default: that of --model]")
+@model_option
 @click.option(
     "--target",
     type=TARGET,
     metavar="PERCENT",
-    help="Share of the words given that should be right, as calibrated on clips  [default: the model's stream "
-    "settings, or 99.5]",
+    help="Use the thresholds for clips at this accuracy of the given answers  [default: the model's thresholds for "
+    "streams, or 99.5]",
 )
 @click.option(
     "--score",
     type=click.Choice(STREAM_SCORES),
-    help="Abstain by this  [default: the model's choice]",
+    help="Uncertainty that decides whether to abstain; with both, both must be low  [default: the model's choice]",
 )
-@click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two windows, 0.01 to 1.")
+@hop_option
 @click.option(
     "--abstentions",
     type=click.Choice(["all", "words", "none"]),
-    help="Which are events, also for --on-event and --save-events: after any sound as long as an utterance, where a "
-    "word that is listened for might have been meant, or none.  [default: words; none for a wake word's model]",
+    help='Which "not sure" to report: where one of the words may have been meant (words), after any sound as long as '
+    "an utterance (all), or none  [default: words; none for a wake word model]",
 )
-@click.option("--verbose", is_flag=True, help='Report "not sure" of a wake word\'s model too: --abstentions words.')
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each event, for scripts.")
+@click.option("--verbose", is_flag=True, help="Same as --abstentions words, for a wake word model.")
 @click.option(
-    "--on-event",
-    metavar="COMMAND",
-    help="Run this for each event, which it gets as JSON on standard input; read above.",
+    "--on-event", metavar="COMMAND", help="Run a shell command for each event, with its JSON on standard input."
 )
 @click.option(
     "--save-events",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Keep 2 s of sound around each event; without this, no sound is ever kept.",
+    help="Keep 2 s of sound around each event. Without this option no sound is ever stored.",
 )
 @click.option(
     "--save-most",
@@ -81,19 +79,20 @@ if TYPE_CHECKING:
     default=1000,
     show_default=True,
     metavar="N",
-    help="Save no more where the folder holds so many recordings, of 64 kB each.",
+    help="Stop saving when FOLDER holds N recordings of 64 kB.",
 )
 @server_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each event, for scripts.")
 def listen(
     source: str | None,
     replay: str | None,
     realtime: bool | None,
-    device: str | None,
+    device: int | str | None,
     rate: int | None,
     channel: "Channel | None",
-    words: str | None,
-    wake: str | None,
-    then: str | None,
+    words: list[str] | None,
+    wake: list[str] | None,
+    then: list[str] | None,
     wake_seconds: float | None,
     wake_model: str | None,
     model: str | None,
@@ -102,17 +101,18 @@ def listen(
     hop: float,
     abstentions: Literal["all", "words", "none"] | None,
     verbose: bool,
-    as_json: bool,
     on_event: str | None,
     save_events: Path | None,
     save_most: int,
     server: str | None,
+    as_json: bool,
 ) -> None:
-    """Say which words are spoken, once each, and "not sure" with the reason where it might have been one.
+    """Name words as they are spoken.
 
-    Listens to the microphone, or with - to 16-bit little-endian mono samples on standard input, until they end or
-    Ctrl-C is pressed; a WAV header in front of them may say another rate and several channels. On a terminal there is
-    a live display; elsewhere there is a line for each event.
+    Where one of the words may have been meant, but the model is not sure, it says so with the reason. It listens to the
+    microphone, or with - to 16-bit little-endian mono samples on standard input (a WAV header may give another rate and
+    several channels), until the sound ends or you press Ctrl-C. A terminal shows a live display; otherwise each event
+    is one line.
 
     \b
     kws-edge listen
@@ -121,43 +121,37 @@ def listen(
     arecord -f S16_LE -r 16000 -c 1 -t raw | kws-edge listen -
     kws-edge listen --server http://192.0.2.7:8765
 
-    With --words, other words give no event. "Not sure" is an event where a word that is listened for stands out from
-    the rest without being sure; --abstentions all reports it for barks and other speech too. A wake word's model is
-    silent about all but its word, unless --verbose is given.
-
-    With --wake, commands count only in the seconds after a wake word, and may be less certain; both give events. The
-    wake word may be one of the model's words, or that of another model, such as one of `kws-export wake`:
+    After a wake word, commands count for a few seconds, and may be less certain. Both the wake word and the command are
+    events. The wake word is one of the model's own, or comes from another model, such as one made by `kws-export wake`:
 
     \b
     kws-edge listen --wake happy --then yes,no,stop --for 4
-    kws-edge listen --wake-model computer.onnx --then stop,go
+    kws-edge listen --wake-model computer --then stop,go
 
-    Where so many samples are lost that no word can be recognised, an event with the reason "losses" says so.
+    Up to 4 commands of --on-event run at the same time. While 4 are running, a further event is shown but runs no
+    command, with a warning; with --fast the replay waits instead. If so many samples are lost that no word can be
+    recognised, an event with the reason "losses" says so.
 
-    Commands of --on-event run side by side, at most 4. Where 4 still run, the next event is skipped, with a
-    warning; with --fast the recording waits until one has ended, so that none is lost.
-
-    Exit status: 0 the source ended; 2 wrong usage, or a model, microphone, recording, setting or server that cannot be
+    Exit status: 0 the sound ended; 2 wrong usage, or a model, microphone, recording, setting or server that cannot be
     used; 130 interrupted.
     """
     from kws_edge.cli.actions import STANDARD_ERROR, EventCommand, EventSaver
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
     from kws_edge.cli.listening import run, run_at
-    from kws_edge.cli.words import word_list
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.events import local_time
     from kws_edge.stream.spotter import Spotter
     from kws_edge.stream.wake import WAKE_SECONDS, Wake
 
     if wake is None and wake_model is None and not (then is None and wake_seconds is None):
-        raise click.UsageError("--then and --for are for what comes after a wake word; expected --wake or --wake-model")
+        raise click.UsageError("--then and --for describe what comes after a wake word; add --wake or --wake-model")
     if (wake or wake_model) and words is not None:
-        raise click.UsageError("--words beside --wake; expected --then for the commands")
+        raise click.UsageError("--words cannot be used with a wake word; name the commands by --then")
     _check_usage(source, replay, realtime=realtime, device=device, rate=rate, on_event=on_event)
     fast = realtime is False
     opened, name = _open(source, replay, realtime=not fast, device=device, rate=rate, channel=channel)
     asked: dict[str, Any] = {
-        "words": word_list(words if then is None else then),
+        "words": words if then is None else then,
         "hop": hop,
         "score": score,
         "target": target,
@@ -169,7 +163,7 @@ def listen(
         waking = None
         if wake or wake_model:
             other = KeywordModel.load(wake_model) if wake_model else None
-            waking = Wake(word_list(wake), WAKE_SECONDS if wake_seconds is None else wake_seconds, other)
+            waking = Wake(wake, WAKE_SECONDS if wake_seconds is None else wake_seconds, other)
         asked["abstentions"] = abstentions or _told_abstentions(loaded.metadata, verbose=verbose)
         stream = Spotter(loaded, clock=local_time, wake=waking, **asked)
         _tell_words(stream, asked=words is not None)
@@ -185,7 +179,7 @@ def listen(
             run(stream, opened, display, command, saver)
         else:
             assert server is not None
-            asked |= {"wake": word_list(wake), "wake_model": wake_model, "wake_seconds": wake_seconds}
+            asked |= {"wake": wake, "wake_model": wake_model, "wake_seconds": wake_seconds}
             run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
     finally:
         opened.close()
@@ -218,7 +212,7 @@ def _check_usage(
     replay: str | None,
     *,
     realtime: bool | None,
-    device: str | None,
+    device: int | str | None,
     rate: int | None,
     on_event: str | None,
 ) -> None:
@@ -229,13 +223,13 @@ def _check_usage(
             f"for a recording, kws-edge listen --replay {shlex.quote(source)}"
         )
     if source and replay:
-        raise click.UsageError("- and --replay are two sources; expected one")
+        raise click.UsageError("- and --replay cannot be used together; give one source")
     if realtime is not None and not replay:
-        raise click.UsageError("--fast and --realtime are for recordings; expected --replay FILE beside them")
+        raise click.UsageError("--fast and --realtime need a recording; add --replay FILE")
     if rate is not None and not source:
-        raise click.UsageError("--rate is for samples on standard input; expected - beside it, or no --rate")
+        raise click.UsageError("--rate describes samples on standard input; add -, or leave it out")
     if device is not None and (source or replay):
-        raise click.UsageError("--device is for microphones; expected no other source beside it")
+        raise click.UsageError("--device names a microphone; it cannot be used with another source")
     if on_event is not None and not on_event.strip():
         raise click.UsageError("--on-event: an empty command; expected one, or no --on-event")
 
@@ -245,7 +239,7 @@ def _open(
     replay: str | None,
     *,
     realtime: bool,
-    device: str | None,
+    device: int | str | None,
     rate: int | None,
     channel: "Channel | None",
 ) -> tuple["AudioSource", str]:
@@ -257,8 +251,10 @@ def _open(
         return WavFile(replay, realtime=realtime, channel=channel), replay
     if source:
         if sys.stdin.isatty():
-            raise click.UsageError("standard input is a terminal; expected samples: arecord ... | kws-edge listen -")
+            raise click.UsageError(
+                "standard input is a terminal; pipe samples into it: arecord ... | kws-edge listen -"
+            )
         return StandardInput(SAMPLE_RATE if rate is None else rate, channel=channel), "standard input"
     from kws_edge.audio.microphone import Microphone
 
-    return Microphone(int(device) if device and device.isdecimal() else device, channel=channel), "microphone"
+    return Microphone(device, channel=channel), "microphone"

@@ -17,24 +17,22 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False, metavar="[NAME|PATH]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
-@click.option(
-    "--operators", is_flag=True, help="What a reduced build of onnxruntime has to hold, as its configuration."
-)
-def models(name: str | None, as_json: bool, operators: bool) -> None:
-    """List the models that come with kws-edge, or describe one, shipped or in a file of yours.
+@click.option("--operators", is_flag=True, help="Print the operators that a reduced build of onnxruntime needs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each model, for scripts.")
+def models(name: str | None, operators: bool, as_json: bool) -> None:
+    """List the models that come with kws-edge, or describe one.
+
+    The description of a shipped model, or of a file of your own, gives the words, the accuracy, the thresholds and the
+    licence; for a model calibrated on streams also the thresholds for streams and the recordings behind them, which
+    --json has under "stream".
 
     \b
     kws-edge models
     kws-edge models softmax
     kws-edge models my_model.onnx --json | jq .thresholds
-
     kws-edge models --operators > operators.config
 
-    For a model that was calibrated on streams, the thresholds for streams and what they were calibrated on are shown
-    too; in --json they are under "stream".
-
-    Exit status: 0, or 2 where there is no such model or it cannot be used.
+    Exit status: 0 success; 2 no such model, or one that cannot be used.
     """
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
@@ -55,7 +53,7 @@ def models(name: str | None, as_json: bool, operators: bool) -> None:
             click.echo(
                 f"{mark} {key:20} {metadata.variant:15} {len(metadata.labels):5} {_accuracy(metadata, 'test'):>14}"
             )
-        click.echo("* is what runs unless another is asked for.")
+        click.echo("* is the default.")
 
 
 def _show_operators(name: str | None) -> None:

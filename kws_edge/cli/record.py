@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kws_edge.cli.channel import channel_option
+from kws_edge.cli.options import channel_option, device_option
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import add_file
 
@@ -30,59 +30,59 @@ _WIDTH: Final = 30  # of the meter, in characters
 @click.command()
 @click.argument("word", metavar="WORD")
 @click.option(
-    "--into",
+    "--out",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
     metavar="FOLDER",
-    help="Where the takes go: FOLDER/WORD/SPEAKER_nohash_N.wav.",
+    help="Write the takes to FOLDER/WORD/SPEAKER_nohash_N.wav.",
 )
 @click.option(
-    "--takes", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many good ones to keep."
+    "--takes", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="Good takes to record."
 )
 @click.option(
-    "--from", "recording", metavar="FILE", help="A recording of the word, again and again, cut at its pauses."
+    "--from", "recording", metavar="FILE", help="Cut the takes from a recording of the repeated word instead."
 )
 @click.option(
-    "--speaker", metavar="NAME", help="Who speaks, in letters and digits  [default: a code for this user here]"
+    "--speaker", metavar="NAME", help="Speaker's name, letters and digits  [default: a code for the current user]"
 )
-@click.option("--device", metavar="NUMBER|NAME", help="Which microphone; `kws-edge devices` lists them.")
+@device_option
 @channel_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each take, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each take, for scripts.")
 def record(
     word: str,
     folder: Path,
     takes: int,
     recording: str | None,
     speaker: str | None,
-    device: str | None,
+    device: int | str | None,
     channel: "Channel | None",
     as_json: bool,
 ) -> None:
-    """Record takes of WORD, which may be several words, for `kws-edge enroll` or `kws-export wake`.
+    """Record takes of a WORD or phrase, to make a model of it.
 
-    Say it, wait for the line, say it again: nearer and farther, faster and slower, as you will say it later. Each take
-    is cut out at the pauses around it, and kept where it is neither clipped, too quiet, too short nor too long; a meter
-    shows the level. Takes are added to those that are there. Nothing else of the sound is kept.
+    Say the word, wait for the line that reports the take, and say it again: nearer and farther, faster and slower, as
+    you will say it later. Each take is cut at the pauses around it. A take that is clipped, too quiet, too short or too
+    long is refused. Existing takes are kept, and nothing but the takes is stored.
 
     \b
-    kws-edge record "hey lamp" --into my_words
-    kws-edge record "hey lamp" --into my_words --from long.wav
+    kws-edge record "hey lamp" --out my_words
+    kws-edge record "hey lamp" --out my_words --from long.wav
     kws-edge enroll "hey lamp" my_words/hey_lamp/*.wav --out lamp.onnx
     kws-export wake "hey lamp" --recordings my_words --negatives negatives.npz --out lamp.onnx
 
-    Exit status: 0 as many takes as were asked for, or all that --from holds; 1 fewer came, or none was good enough;
-    2 wrong usage, or a microphone, recording or folder that cannot be used; 130 interrupted, with what was kept.
+    Exit status: 0 success; 1 fewer takes than asked for, or no good one in --from; 2 wrong usage, or a microphone,
+    recording or folder that cannot be used; 130 interrupted, with the takes so far kept.
     """
     from kws_edge.audio.takes import TakeCutter
 
     if device is not None and recording:
-        raise click.UsageError("--device is for microphones; expected no --from beside it")
+        raise click.UsageError("--device names a microphone; it cannot be used with --from")
     store = _Store(folder, word, speaker)
     source = _source(recording, device, channel)
     shown = sys.stderr.isatty() and not as_json
     if shown and not recording:
-        click.echo(f'Say "{word}" {takes} times, with a pause after each. Ctrl-C ends it.', err=True)
+        click.echo(f'Say "{word}" {takes} times, with a pause after each. Press Ctrl-C to stop.', err=True)
     kept = refused = 0
     with closing(source):
         for take in _listen(source, TakeCutter(), shown):
@@ -97,14 +97,14 @@ def record(
         sys.exit(1)
 
 
-def _source(recording: str | None, device: str | None, channel: "Channel | None") -> "AudioSource":
+def _source(recording: str | None, device: int | str | None, channel: "Channel | None") -> "AudioSource":
     if recording:
         from kws_edge.audio.sources import WavFile
 
         return WavFile(recording, channel=channel)
     from kws_edge.audio.microphone import Microphone
 
-    return Microphone(int(device) if device and device.isdecimal() else device, channel=channel)
+    return Microphone(device, channel=channel)
 
 
 def _listen(source: "AudioSource", cutter: "TakeCutter", shown: bool) -> Iterator["Take"]:
@@ -146,7 +146,7 @@ class _Store:
         if not name:
             raise SettingError(f"word {word!r}; expected letters or digits")
         if speaker is not None and not re.fullmatch(r"[^\W_]+", speaker):
-            raise SettingError(f"--speaker {speaker!r}; expected letters and digits alone, as anna")
+            raise SettingError(f"--speaker {speaker!r}; expected only letters and digits, such as anna")
         self.folder = folder / name
         self._speaker = speaker or hashlib.sha256(f"{_user()}@{platform.node()}".encode()).hexdigest()[:8]
         try:

@@ -23,8 +23,8 @@ PATIENCE = 30.0
 server_option = click.option(
     "--server",
     metavar="URL",
-    help=f"Ask this `kws-edge serve` instead, as http://HOST:8765; its API key, if any, comes from ${KEY_VARIABLE}. "
-    "Needs the extra client.",
+    help=f"Run the model on a `kws-edge serve`, such as http://HOST:8765. Its API key, if any, is read from "
+    f"${KEY_VARIABLE}. Needs the extra client.",
 )
 
 
@@ -63,7 +63,7 @@ def refuse_with_server(ctx: click.Context, *parameters: str) -> None:
     """Refuse options that say how a model runs here."""
     for name in parameters:
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name} beside --server; expected one of them: the server decides how it runs")
+            raise click.UsageError(f"--{name} cannot be used with --server, which decides that itself")
 
 
 class View:

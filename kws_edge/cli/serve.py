@@ -1,7 +1,7 @@
 """`kws-edge serve`: REST, WebSocket streams and a page that listens."""
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -22,7 +22,7 @@ class _Serve(click.Command):
                 [f"--{name.replace('_', '-')}"],
                 is_flag=field.annotation is bool,
                 default=None,
-                metavar=None if field.annotation is bool else "VALUE",
+                metavar=None if field.annotation is bool else _metavar(field.annotation, field.metadata),
                 help=f"{field.description} [{ENV_PREFIX}{name.upper()}; {_shown(field.default)}]",
             )
             for name, field in ServerSettings.model_fields.items()
@@ -36,14 +36,16 @@ class _Serve(click.Command):
 
 @click.command(cls=_Serve)
 def serve(**given: Any) -> None:
-    """Answer over HTTP: REST at /v1, live streams at /v1/stream, a page that listens at /.
+    """Serve models over HTTP and WebSocket, with a web page.
+
+    REST is at /v1, live streams are at /v1/stream, and a page that listens to the microphone is at /.
 
     \b
     kws-edge serve
     curl --data-binary @clip.wav -H 'Content-Type: audio/wav' http://127.0.0.1:8765/v1/classify
 
-    Every option can come from the environment instead, under the name in its brackets. API keys come from there
-    alone: KWS_EDGE_API_KEYS=KEY,KEY. Sizes are in bytes, times in seconds, lists are a,b.
+    Each option can also be set by the environment variable in brackets, which is followed by the default. API keys can
+    only be set there: KWS_EDGE_API_KEYS=KEY,KEY. Sizes are in bytes, times in seconds, and lists are written a,b.
 
     Exit status: 0 stopped by SIGTERM; 2 a setting, model or address that cannot be used; 130 stopped by Ctrl-C.
     """
@@ -51,6 +53,20 @@ def serve(**given: Any) -> None:
     from kws_edge.server.settings import ServerSettings
 
     run(ServerSettings.load(**{name: value for name, value in given.items() if value is not None}))
+
+
+def _metavar(annotation: Any, metadata: list[Any]) -> str:
+    """What stands for the value of a setting in --help."""
+    from kws_edge.server.http.wording import BYTES, SECONDS
+
+    for unit in (SECONDS, BYTES):
+        if unit in metadata:
+            return unit.upper()
+    if get_origin(annotation) is Literal:
+        return "|".join(get_args(annotation))
+    if get_origin(annotation) is tuple:
+        return "VALUE,..."
+    return "N" if {int, float} & {annotation, *get_args(annotation)} else "VALUE"
 
 
 def _shown(default: Any) -> str:

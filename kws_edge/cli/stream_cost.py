@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from kws_edge.arrays import F32
+from kws_edge.cli.options import hop_option, model_option
 
 if TYPE_CHECKING:
     from kws_edge.stream.spotter import Spotter
@@ -40,19 +41,25 @@ class Cost:
 
 
 @click.command("stream-cost")
-@click.argument("file", required=False)
-@click.option("--model", metavar="NAME|PATH", help="A name that `kws-edge models` lists, or a path to an .onnx file.")
-@click.option("--hop", default=0.1, show_default=True, metavar="SECONDS", help="Between two looks, 0.01 to 1.")
+@click.argument("file", required=False, metavar="[FILE]")
+@model_option
+@hop_option
 @click.option(
-    "--seconds", type=click.FloatRange(5), default=60.0, show_default=True, help="How much is streamed, at most."
+    "--seconds",
+    type=click.FloatRange(5),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stream at most this much sound.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 def stream_cost(file: str | None, model: str | None, hop: float, seconds: float, as_json: bool) -> None:
-    """Measure what a stream costs here: time per hop, share of a core, memory.
+    """Measure what a live stream costs on this machine.
 
-    FILE is a recording, streamed as fast as it goes; without one it is noise that comes and goes, so that the network
-    runs at every hop, which is the most that a stream can cost. The first 2 s are not counted. A row of `kws-edge
-    bench` is that worst case, beside clips, in figures that can be compared.
+    It prints the time per hop, the share of a core, and the memory. FILE is a recording, which is streamed as fast as
+    possible. Without FILE it is noise that comes and goes, so that the network runs at every hop: the most that a
+    stream can cost. The first 2 s are not counted. `kws-edge bench` measures the same worst case for several models and
+    settings, and compares runs.
 
     \b
     kws-edge stream-cost

@@ -7,9 +7,9 @@ import click
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 def version(as_json: bool) -> None:
-    """Print the versions of kws-edge and its dependencies, and the execution providers of this machine."""
+    """Print the versions of everything that runs here."""
     import numpy
     import onnxruntime
 

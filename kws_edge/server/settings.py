@@ -90,81 +90,91 @@ class ServerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every network this machine is in.")
-    port: int = Field(8765, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    models: Texts = Field((), description="Shipped names or .onnx paths, the first by default; none is all shipped.")
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all network interfaces.")
+    port: int = Field(8765, ge=0, le=65535, description="Port to listen on; 0 for any free one.")
+    models: Texts = Field(
+        (), description="Names of shipped models or .onnx paths; the first is the default. None: all shipped models."
+    )
     provider: str = Field("cpu", description="Execution provider to run on.")
-    strict: bool = Field(False, description="Refuse to start on another execution provider than that.")
+    strict: bool = Field(False, description="Fail if the provider is unavailable, instead of falling back to the CPU.")
 
     browser: Annotated[Path, AfterValidator(_check_runtime)] | None = Field(
-        None, description="Folder with onnxruntime-web, for the page to run the models that have a NAME.audio.onnx."
+        None, description="Folder with onnxruntime-web, so that the page can run models that have a NAME.audio.onnx."
     )
 
     processes: int = Field(
         1,
         ge=1,
         le=64,
-        description="Processes that share the port; each has its own models, threads and limits, so that all limits "
-        "(queue, uploads, streams, rate) are per process.",
+        description="Processes that share the port. Each loads the models, and all limits (queue, uploads, streams, "
+        "rate) hold in each.",
     )
     hang_timeout: Seconds = Field(
-        30, ge=2, le=3600, description="Time without a sign of life after which one of several processes is replaced."
+        30, ge=2, le=3600, description="Replace one of several processes after this time without a sign of life."
     )
     workers: int | None = Field(
         None,
         ge=1,
         le=64,
-        description="Threads in each process that decode and run the network; unless given, one fewer than its share "
-        "of the cores, 1 to 4.",
+        description="Threads in each process that decode and run the network. None: one fewer than its share of the "
+        "cores, 1 to 4.",
     )
-    max_queue: int = Field(64, ge=1, le=10_000, description="Clips that may wait for a thread; more get a 503.")
-    max_client_queue: int = Field(32, ge=1, le=10_000, description="Clips of one client that may; more get a 429.")
-    max_batch: int = Field(16, ge=1, le=64, description="Waiting clips that one run of the network takes together.")
-    inference_timeout: Seconds = Field(10, gt=0, le=600, description="Time for a request, then a 503.")
+    max_queue: int = Field(64, ge=1, le=10_000, description="Clips that may wait for a thread; more get status 503.")
+    max_client_queue: int = Field(
+        32, ge=1, le=10_000, description="Clips of one client that may wait; more get status 429."
+    )
+    max_batch: int = Field(16, ge=1, le=64, description="Waiting clips to classify in one inference.")
+    inference_timeout: Seconds = Field(
+        10, gt=0, le=600, description="Time to answer a clip, after which it gets status 503."
+    )
 
-    max_body: Bytes = Field(8 * 2**20, ge=1, le=2**30, description="Body of a request.")
-    max_clip_seconds: Seconds = Field(60, gt=0, le=600, description="Length of a clip once decoded.")
+    max_body: Bytes = Field(8 * 2**20, ge=1, le=2**30, description="Largest body of a request.")
+    max_clip_seconds: Seconds = Field(60, gt=0, le=600, description="Longest clip, in seconds of sound.")
     max_clip_samples: int = Field(
-        2**24, ge=16_000, le=2**32, description="Samples of a clip as it was recorded: rate x channels x seconds."
+        2**24, ge=16_000, le=2**32, description="Most samples in a clip as it was recorded: rate x channels x seconds."
     )
-    max_clips: int = Field(32, ge=1, le=1000, description="Clips in one batch request.")
-    max_uploads: int = Field(64, ge=1, le=10_000, description="Requests being read or answered at once.")
-    max_client_uploads: int = Field(16, ge=1, le=10_000, description="Those of one client.")
-    max_upload_bytes: Bytes = Field(2**26, ge=1, le=2**40, description="Bodies held in memory at once, in all.")
-    max_client_upload_bytes: Bytes = Field(2**25, ge=1, le=2**40, description="Those of one client.")
-    max_connections: int = Field(1000, ge=1, le=100_000, description="Open connections.")
+    max_clips: int = Field(32, ge=1, le=1000, description="Most clips in one batch request.")
+    max_uploads: int = Field(64, ge=1, le=10_000, description="Requests that may be read or answered at once.")
+    max_client_uploads: int = Field(16, ge=1, le=10_000, description="Such requests of one client.")
+    max_upload_bytes: Bytes = Field(
+        2**26, ge=1, le=2**40, description="Bytes of request bodies that may be in memory at once."
+    )
+    max_client_upload_bytes: Bytes = Field(2**25, ge=1, le=2**40, description="Such bytes of one client.")
+    max_connections: int = Field(1000, ge=1, le=100_000, description="Connections that may be open.")
     max_client_connections: int = Field(
-        250, ge=1, le=100_000, description="Open connections of one address; trusted proxies may have them all."
+        250, ge=1, le=100_000, description="Such connections of one address; trusted proxies are exempt."
     )
     head_timeout: Seconds = Field(10, gt=0, le=600, description="Time for the head of a request to arrive.")
-    body_timeout: Seconds = Field(30, gt=0, le=3600, description="Time for a body to arrive.")
-    send_timeout: Seconds = Field(30, gt=0, le=3600, description="Time for a client to take what is sent to it.")
+    body_timeout: Seconds = Field(30, gt=0, le=3600, description="Time for the body of a request to arrive.")
+    send_timeout: Seconds = Field(30, gt=0, le=3600, description="Time for a client to read what is sent to it.")
 
-    max_streams: int = Field(200, ge=0, le=10_000, description="WebSocket streams at once.")
-    max_client_streams: int = Field(50, ge=0, le=10_000, description="WebSocket streams at once of one client.")
-    max_message: Bytes = Field(2**18, ge=1024, le=2**24, description="One WebSocket message.")
-    idle_timeout: Seconds = Field(30, gt=0, le=3600, description="Time without audio before a stream is closed.")
+    max_streams: int = Field(200, ge=0, le=10_000, description="WebSocket streams that may be open.")
+    max_client_streams: int = Field(50, ge=0, le=10_000, description="Such streams of one client.")
+    max_message: Bytes = Field(2**18, ge=1024, le=2**24, description="Largest WebSocket message.")
+    idle_timeout: Seconds = Field(30, gt=0, le=3600, description="Close a stream after this time without audio.")
 
-    client_rate: float = Field(0, ge=0, description="Requests a second of one client, averaged; 0 is no limit.")
-    client_burst: int = Field(20, ge=1, description="Requests that a client may make at once before its rate counts.")
-    api_keys: Keys = Field((), description="Keys of which a caller must give one; none lets everybody in.")
+    client_rate: float = Field(
+        0, ge=0, description="Average requests per second that one client may make; 0 for no limit."
+    )
+    client_burst: int = Field(20, ge=1, description="Requests that one client may make at once beyond that rate.")
+    api_keys: Keys = Field((), description="Keys of which a caller must give one. None: no key is needed.")
     allowed_hosts: Texts = Field(
         (),
-        description="Names by which it is called, besides addresses in digits, localhost and this machine's own; "
-        "*.example.org is all below, * any.",
+        description="Host names of this server, besides IP addresses, localhost and the machine's own name; "
+        "*.example.org for subdomains, * for any.",
     )
-    cors_origins: Origins = Field((), description="Web origins other than this one whose pages may call.")
+    cors_origins: Origins = Field((), description="Other web origins whose pages may use the server.")
     trusted_proxies: Proxies = Field(
-        (), description="Addresses, or networks as 10.0.0.0/8, whose X-Forwarded-For names the client."
+        (), description="Proxies whose X-Forwarded-For names the client: addresses, or networks such as 10.0.0.0/8."
     )
 
     drain_seconds: Seconds = Field(
-        0, ge=0, le=3600, description="Time to go on once told to stop, while /health/ready says so to a balancer."
+        0, ge=0, le=3600, description="Time to go on serving after being told to stop; /health/ready fails already."
     )
     shutdown_grace: Annotated[int, SECONDS] = Field(
-        10, ge=0, le=3600, description="Time for what is in progress after that."
+        10, ge=0, le=3600, description="Time to finish requests and streams after that."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
 
     @model_validator(mode="after")
     def _fit(self) -> "ServerSettings":

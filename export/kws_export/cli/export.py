@@ -6,24 +6,42 @@ from pathlib import Path
 import click
 
 from kws_edge.model.score import SCORES, Score
-from kws_export.cli.options import CACHE, existing_file, existing_folder
+from kws_export.cli.options import cache_option, data_option, existing_file
 
 
 @click.command()
 @click.argument("source", type=click.Path(exists=True, path_type=Path), metavar="RUN|FILE.pt|MODEL.onnx")
-@click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: models/NAME.onnx, or MODEL]")
-@click.option("--checkpoint", default="best.pt", show_default=True, help="Which of the run's checkpoints.")
-@click.option("--score", type=click.Choice(SCORES), help="[default: MODEL's own, or entropy]")
+@data_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE.onnx",
+    help="File to write  [default: models/NAME.onnx; MODEL.onnx itself]",
+)
+@click.option("--checkpoint", default="best.pt", show_default=True, metavar="NAME", help="Which checkpoint of the RUN.")
+@click.option(
+    "--score",
+    type=click.Choice(SCORES),
+    help="Uncertainty that decides whether to abstain  [default: that of MODEL.onnx, or entropy]",
+)
 @click.option(
     "--with-front-end",
     is_flag=True,
-    help="Also NAME.audio.onnx and, without padding, NAME.audio.step.onnx, which take samples instead of MFCC.",
+    help="Also write NAME.audio.onnx, which takes samples instead of MFCC, and NAME.audio.step.onnx, the same for "
+    "streams, for a network without padding.",
 )
-@click.option("--negatives", default="", help="For the card: which recordings without words it was trained on.")
-@click.option("--about", "about_file", type=existing_file, help="TOML: data, licence, attribution; see below.")
-@click.option("--force", is_flag=True, help="Write over a file of another recipe.")
-@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
+@click.option(
+    "--negatives", default="", metavar="TEXT", help="For the card: the recordings without words used in training."
+)
+@click.option(
+    "--about",
+    "about_file",
+    type=existing_file,
+    metavar="FILE.toml",
+    help="For the card: data, licence and attribution; see above.",
+)
+@click.option("--force", is_flag=True, help="Overwrite a model of another recipe.")
+@cache_option
 def export(
     source: Path,
     data: Path,
@@ -36,31 +54,30 @@ def export(
     force: bool,
     cache: Path,
 ) -> None:
-    """Turn a RUN folder into a calibrated, self-describing ONNX file with its model card.
+    """Turn a training RUN into a model file with a model card.
 
-    It compares torch, ONNX Runtime and numpy on real clips, chooses the thresholds on the validation split and
-    measures them on the test split. FILE.pt is a single checkpoint, such as `kws-export average` writes. Given an
-    exported MODEL.onnx, it writes the file and its card again, from its own weights.
+    Thresholds are chosen on the validation split and measured on the test split, and torch, ONNX Runtime and numpy are
+    checked to agree on real clips. Instead of a RUN, the source can be a checkpoint, FILE.pt, such as `kws-export
+    average` writes, or an exported MODEL.onnx, whose file and card are written anew from its own weights.
 
-    A threshold is chosen so that the validation clips show its target with 95 % confidence; where they are too few,
-    the target is marked as not shown.
+    The threshold for a target is chosen so that the validation clips show, with 95 % confidence, that the target is
+    met. Where there are too few clips for that, the target is marked as not shown.
 
-    The card names the recordings and the licence of the weights as the recipe does in [about], or else about.toml in
-    the data folder, with the texts data, licence and attribution; --about FILE.toml gives them instead. What is
-    missing is "not stated".
+    What the card says of the recordings and the licence comes from [about] in the recipe, or else from about.toml in
+    the data folder, with the keys data, licence and attribution. --about overrides both. The rest is "not stated".
 
     \b
-    models/softmax.onnx and models/softmax.md:
+    Write models/softmax.onnx and models/softmax.md:
       kws-export export runs/softmax-1 --data speech_commands
-    With a second file for C++, Java or a browser, which takes samples:
+    Also write forms for C++, Java or browsers, which take samples:
       kws-export export runs/softmax-1 --data speech_commands --out softmax-b.onnx --with-front-end
-    The same file again, with this version's graph and thresholds:
+    Renew an exported file, with this version's graph and thresholds:
       kws-export export models/softmax.onnx --data speech_commands --with-front-end
     """
     from kws_export.release.package import ExportSource, package
     from kws_export.training.about import About
 
-    # Paths for the card, so without the folders of this machine.
+    # The card shows the command, without the folders of this machine.
     if source.suffix != ".onnx":
         opened = ExportSource.open(source / checkpoint if source.is_dir() else source)
         out = out or Path("models") / f"{opened.checkpoint.recipe.name}.onnx"

@@ -9,9 +9,9 @@ from kws_export.cli.options import existing_file
 
 
 @click.command()
-@click.argument("file", type=existing_file)
+@click.argument("file", type=existing_file, metavar="FILE")
 def inspect(file: Path) -> None:
-    """Show what a model FILE holds: operators, weights, opset, and its metadata as JSON.
+    """Show the operators, weights and metadata of a model FILE.
 
     \b
     kws-export inspect models/softmax.onnx

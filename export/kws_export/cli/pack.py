@@ -12,20 +12,32 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=existing_folder)
-@click.option("--sources", type=existing_file, help="TOML file that names folders, licences, speakers.")
-@click.option("--data", type=existing_folder, default=Path(), help="Folder that paths in --sources start from.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write, NAME.npz.")
-@click.option("--codec", type=click.Choice(["int16", "opus"]), default="int16", show_default=True)
-@click.option("--without", multiple=True, metavar="TEXT", help="Leave out recordings that say this; repeatable.")
+@click.argument("folders", nargs=-1, type=existing_folder, metavar="[FOLDER]...")
+@click.option(
+    "--sources", type=existing_file, metavar="FILE.toml", help="Folders to pack, with their licences and speakers."
+)
+@click.option(
+    "--data", type=existing_folder, default=Path(), metavar="FOLDER", help="Where the paths in --sources start."
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.npz", help="File to write.")
+@click.option(
+    "--codec",
+    type=click.Choice(["int16", "opus"]),
+    default="int16",
+    show_default=True,
+    help="opus is ten times smaller, but takes half a minute to load for each hour.",
+)
+@click.option(
+    "--without", multiple=True, metavar="TEXT", help="Leave out recordings whose transcript has TEXT; repeatable."
+)
 def pack(
     folders: tuple[Path, ...], sources: Path | None, data: Path, out: Path, codec: "Codec", without: tuple[str, ...]
 ) -> None:
-    """Put recordings into one file that loads in seconds: the speech and sounds in which a model must find no word.
+    """Pack recordings without the words into one file.
 
-    FOLDER/transcripts.tsv (file name, text) may say what is said in the recordings; the pack keeps it. Words that
-    a label track NAME.labels.txt beside a recording names are cut out. opus is ten times smaller than int16 and takes
-    half a minute an hour to load.
+    The file loads in seconds, and serves as the negatives of `kws-export wake`. If a folder has transcripts.tsv (file
+    name, text), the pack keeps it. If a recording has a label track NAME.labels.txt beside it, the words that it names
+    are cut out.
 
     \b
     kws-export pack my_radio my_kitchen --out negatives.npz
@@ -40,7 +52,7 @@ def pack(
     wanted = [(folder.parent, Source(folder.name)) for folder in folders]
     wanted += [(data, source) for source in (load_sources(sources) if sources else ())]
     if not wanted:
-        raise SettingError("nothing to pack; expected folders, or --sources")
+        raise SettingError("nothing to pack; give a FOLDER, or --sources")
     pieces: list[Piece] = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for root, source in wanted:

@@ -6,28 +6,39 @@ from pathlib import Path
 
 import click
 
-from kws_export.cli.options import CACHE, existing_file, existing_folder
+from kws_export.cli.options import cache_option, data_option, existing_file
 
 MAX_LOSS = 0.3
 
 
 @click.command()
-@click.argument("model", type=existing_file)
-@click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write  [default: NAME-int8.onnx, beside it]")
+@click.argument("model", type=existing_file, metavar="MODEL.onnx")
+@data_option
 @click.option(
-    "--clips", type=click.IntRange(1), default=512, show_default=True, help="Training clips to calibrate on, at most."
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE.onnx",
+    help="File to write  [default: MODEL-int8.onnx]",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides which clips.")
+@click.option(
+    "--clips",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="Training clips that give the ranges.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed for drawing these clips.")
 @click.option(
     "--max-loss",
     type=click.FloatRange(0),
     default=MAX_LOSS,
     show_default=True,
-    help="Test accuracy that it may lose, in percentage points.",
+    metavar="POINTS",
+    help="Largest acceptable loss of test accuracy, in percentage points.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The comparison as JSON, for scripts.")
-@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
+@cache_option
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object, for scripts.")
 def quantise(
     model: Path,
     data: Path,
@@ -35,22 +46,25 @@ def quantise(
     clips: int,
     seed: int,
     max_loss: float,
-    as_json: bool,
     cache: Path,
+    as_json: bool,
 ) -> None:
-    """Make the int8 form of a MODEL file, and compare it with the original: accuracy, thresholds, speed.
+    """Make an int8 version of MODEL.onnx, and compare the two.
 
-    Convolutions but for the first become integer arithmetic, with ranges from training clips; the head stays float.
-    Thresholds are chosen again on the validation split, and the card has the comparison. The file can replace the
-    float one, with two exceptions. Settings for streams are not carried over: `kws-edge calibrate` finds new ones. And
-    there is no step form, NAME.step.onnx: a stream's steps are too small for int8 to be faster.
+    All convolutions but the first use integer arithmetic, with ranges measured on training clips; the output layer
+    stays float. Thresholds are chosen again on the validation split. The card compares accuracy, thresholds and speed
+    with the original.
 
-    Exit status: 0, or 1 where the test accuracy falls by more than --max-loss; nothing is written then.
+    The result can replace the original, with two exceptions: thresholds for streams are not carried over (choose new
+    ones with `kws-edge calibrate`), and there is no NAME.step.onnx, because the steps of a stream are too small to gain
+    from int8.
+
+    Exit status: 0 success; 1 the test accuracy fell by more than --max-loss, and nothing was written.
 
     \b
-    models/softmax-int8.onnx and models/softmax-int8.md:
+    Write models/softmax-int8.onnx and models/softmax-int8.md:
       kws-export quantise models/softmax.onnx --data speech_commands
-    The comparison for a script:
+    Read the comparison in a script:
       kws-export quantise models/softmax.onnx --data speech_commands --out /tmp/try.onnx --json | jq .accuracy_change
     """
     from kws_edge.cli.progress import bar
@@ -59,7 +73,7 @@ def quantise(
     from kws_export.release.quantise import quantise as make
 
     out = out or model.with_name(f"{model.stem}-int8.onnx")
-    # For the card, so without the folders of this machine.
+    # The card shows the command, without the folders of this machine.
     command = ["kws-export", "quantise", f"models/{model.name}", "--data", "speech_commands"]
     command += ["--out", f"models/{out.name}", "--clips", str(clips), "--seed", str(seed)]
     command += ["--max-loss", f"{max_loss:g}"] if max_loss != MAX_LOSS else []

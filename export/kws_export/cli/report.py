@@ -8,14 +8,20 @@ from kws_export.cli.options import existing_file, existing_folder
 
 
 @click.command()
-@click.argument("scores", type=existing_folder)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the report.")
-@click.option("--loss-times", type=existing_file, help="Output of `python bench/losses.py --json`, to show too.")
+@click.argument("scores", type=existing_folder, metavar="FOLDER")
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Folder to write.")
+@click.option(
+    "--loss-times",
+    type=existing_file,
+    metavar="FILE.json",
+    help="Also show the cost of each loss, as `python bench/losses.py --json` measured it.",
+)
 def report(scores: Path, out: Path, loss_times: Path | None) -> None:
-    """Compare the runs whose score files are in SCORES: tables, plots and a page that shows them.
+    """Compare scored runs in tables and plots.
 
-    It needs neither recordings nor checkpoints, and the same files give the same report. OUT gets report.md,
-    figures.csv with every figure of every run, tables as CSV and LaTeX, plots as PNG and SVG.
+    FOLDER holds the score files that `kws-export score` wrote. The report is report.md with its plots (PNG and SVG) and
+    tables (CSV and LaTeX), and figures.csv with every figure of every run. It needs neither recordings nor checkpoints,
+    and the same score files give the same report.
 
     \b
     kws-export report research/nine/scores --out research/nine --loss-times research/nine/losses.json

@@ -4,17 +4,21 @@ from pathlib import Path
 
 import click
 
-from kws_export.cli.options import CACHE, existing_folder, existing_path
+from kws_export.cli.options import cache_option, data_option, existing_path
 
 
 @click.command()
 @click.argument("runs", type=existing_path, nargs=-1, required=True, metavar="RUN...")
-@click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
-@click.option("--noise", multiple=True, metavar="PATH", help="Recordings to mix under the test split; repeatable.")
-@click.option("--sounds", multiple=True, metavar="PATH", help="Recordings without speech, cut into seconds.")
-@click.option("--speech", multiple=True, metavar="PATH", help="Recordings of running speech, cut into seconds.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of score files, one a run.")
-@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
+@data_option
+@click.option("--noise", multiple=True, metavar="PATH", help="Recordings to mix with the test split; repeatable.")
+@click.option(
+    "--sounds", multiple=True, metavar="PATH", help="Recordings without speech, cut into seconds; repeatable."
+)
+@click.option("--speech", multiple=True, metavar="PATH", help="Speech without the words, cut into seconds; repeatable.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to write the score files."
+)
+@cache_option
 def score(
     runs: tuple[Path, ...],
     data: Path,
@@ -24,14 +28,15 @@ def score(
     out: Path,
     cache: Path,
 ) -> None:
-    """Write each RUN's outputs into a file of about 900 kB, from which `kws-export report` makes tables and figures.
+    """Store what each RUN answers on test recordings.
 
-    A RUN is a folder of `kws-export train`, or a file of `kws-export export` or `quantise`, which is scored as it is.
+    `kws-export report` makes tables and plots of the result. A RUN is a folder that `kws-export train` wrote, or a
+    model file. For each, a score file of about 900 kB keeps the outputs on the validation and test splits, on words
+    outside the vocabulary and on silence; with --noise also on the test split at 20, 10, 5 and 0 dB, and with --sounds
+    and --speech on recordings without the words.
 
-    Scored are: validation, test, words outside the vocabulary, silence; with --noise the test split at 20, 10, 5 and
-    0 dB; with --sounds and --speech recordings without words. A PATH is a folder, a file or a pattern in quotes. Use
-    recordings that training did not use. What has been scored already is skipped, unless the checkpoint or the clips
-    changed; so are runs that are still training.
+    A PATH is a folder, a file or a pattern in quotes; use recordings that training did not use. Runs that are still
+    training are skipped, and so is what has been scored before, unless the checkpoint or the clips have changed.
 
     \b
     kws-export score runs/nine/*/ --data speech_commands --noise 'esc10/*/[23]-*' --sounds 'esc10/*/3-*' \\

@@ -5,24 +5,37 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kws_export.cli.options import language_option, phonemes_option, voices_option
+
 if TYPE_CHECKING:
     from kws_export.voices import Utterance
 
 
 @click.command()
-@click.argument("texts", nargs=-1, required=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder; TEXT/*.wav are made below it.")
-@click.option("--takes", type=click.IntRange(1), default=20, show_default=True, help="Of each text, by each engine.")
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @click.option(
-    "--voices",
-    default="auto",
-    show_default=True,
-    help="Or some of kokoro,festival,flite,espeak.",
+    "--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Write FOLDER/TEXT/*.wav."
 )
-@click.option("--near-misses", type=click.IntRange(1), help="Say this many words that sound like each TEXT instead.")
-@click.option("--phonemes", default="", help="How the one TEXT is pronounced, in espeak-ng's notation.")
-@click.option("--language", default="en-us", show_default=True, help="As espeak-ng calls it: en-us, en-gb, de, nl.")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--takes",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Recordings of each text by each synthesiser.",
+)
+@voices_option
+@click.option(
+    "--near-misses",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Instead of each TEXT, say N words that sound like it.",
+)
+@phonemes_option
+@language_option
+@click.option(
+    "--seed", type=int, default=1, show_default=True, metavar="N", help="Seed for drawing voices, speeds and pitches."
+)
 def speak(
     texts: tuple[str, ...],
     out: Path,
@@ -33,16 +46,17 @@ def speak(
     language: str,
     seed: int,
 ) -> None:
-    """Have synthesised voices say TEXTS, in many voices, speeds and pitches: 16 kHz WAV files.
+    """Synthesise recordings of each TEXT in many voices.
 
-    Existing files are kept, so a run that was stopped continues from there.
+    Speeds and pitches vary too; the recordings are WAV files of 16 kHz. Existing files are kept, so a run that was
+    stopped continues.
 
     \b
-    Twenty takes of a phrase by every engine that is installed:
+    Twenty recordings of a phrase by each synthesiser that is installed:
       kws-export speak "hey lamp" --out said
-    Words that a spotter might take for these, three takes each:
+    Words that might be mistaken for these, three recordings each:
       kws-export speak yes no stop --near-misses 40 --takes 3 --out near
-    A name, as it is pronounced (espeak-ng -q -x prints this notation):
+    A name with its pronunciation (espeak-ng -q -x prints this notation):
       kws-export speak Siobhan --phonemes "SIv'O:n" --out said
     """
     from rich.console import Console
@@ -56,7 +70,9 @@ def speak(
 
     check_texts(texts)
     if phonemes and (len(texts) > 1 or near_misses):
-        raise SettingError("--phonemes go with one TEXT, spoken as it is; expected no other TEXT and no --near-misses")
+        raise SettingError(
+            "--phonemes is the pronunciation of one TEXT; it cannot be used with several, or with --near-misses"
+        )
     engines = get_engines(voices.split(","), language=language, phonemes=bool(phonemes))
     said = {text: [Utterance(text, phonemes, language)] for text in texts}
     if near_misses:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kws_edge.model.variants import COMPARED
-from kws_export.cli.options import CACHE, existing_file
+from kws_export.cli.options import cache_option, device_option, negatives_option, recipe_option
 from kws_export.cli.train import epoch_line
 
 if TYPE_CHECKING:
@@ -24,31 +24,50 @@ def _seeds(context: click.Context, parameter: click.Parameter, value: str) -> li
     try:
         return [int(seed) for seed in value.split(",")]
     except ValueError:
-        raise click.BadParameter(f"{value!r}; expected whole numbers with commas between, such as 1,2,3") from None
+        raise click.BadParameter(f"{value!r}; expected whole numbers separated by commas, such as 1,2,3") from None
 
 
 def _ends(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float]:
     try:
         return [float(end) for end in value.split(",")] if value else []
     except ValueError:
-        raise click.BadParameter(f"{value!r}; expected numbers with commas between, such as 0,0.1,1") from None
+        raise click.BadParameter(f"{value!r}; expected numbers separated by commas, such as 0,0.1,1") from None
 
 
 @click.command()
-@click.option("--recipe", "recipe_file", type=existing_file, required=True, help="TOML file; see export/recipes.")
-@click.option("--data", type=click.Path(path_type=Path), help="Folder of Speech Commands, in its public layout.")
-@click.option("--negatives", multiple=True, help="Folder, file or glob without words, for a recipe with [negatives].")
-@click.option("--variants", callback=_names, default=",".join(COMPARED), help="With commas  [default: all]")
-@click.option("--seeds", callback=_seeds, default="1,2,3", show_default=True, help="With commas.")
-@click.option("--kl-ends", callback=_ends, help="Final weights of the KL term, with commas; a run for each.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the run folders  [default: runs/RECIPE]")
-@click.option("--workers", type=click.IntRange(1), help="Runs at once on this machine  [default: cores / threads]")
-@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="CPU threads of each run.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--ray", "address", metavar="ADDRESS", help="Train on a Ray cluster: auto, ray://HOST:10001, local.")
-@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
+@recipe_option
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Speech Commands, or recordings in its layout: WORD/CLIP.",
+)
+@negatives_option
+@click.option(
+    "--variants",
+    callback=_names,
+    default=",".join(COMPARED),
+    metavar="NAME,...",
+    help="Variants to train  [default: all but belief_ce]",
+)
+@click.option("--seeds", callback=_seeds, default="1,2,3", show_default=True, metavar="N,...", help="Seeds.")
+@click.option(
+    "--kl-ends", callback=_ends, metavar="WEIGHT,...", help="Final weights of the KL term to compare, a run for each."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder of the runs  [default: runs/RECIPE]"
+)
+@click.option(
+    "--workers", type=click.IntRange(1), metavar="N", help="Runs at a time on this machine  [default: cores / threads]"
+)
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="CPU threads of each run."
+)
+@device_option
+@click.option("--ray", "address", metavar="ADDRESS", help="Train on a Ray cluster: auto, ray://HOST:10001, or local.")
+@cache_option
 @click.option("--status", is_flag=True, help="Train nothing; show the progress of every run.")
-@click.option("--json", "as_json", is_flag=True, help="The table as one JSON object a run and line, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as one JSON object for each run, for scripts.")
 def sweep(
     recipe_file: Path,
     data: Path | None,
@@ -65,31 +84,32 @@ def sweep(
     status: bool,
     as_json: bool,
 ) -> None:
-    """Train one recipe for every variant and seed, each run into OUT/VARIANT-SEED with its log beside it.
+    """Train a recipe with every variant and seed.
 
-    Finished runs are skipped. After Ctrl-C or a kill the same command continues from each run's last whole epoch, also
-    in runs that `kws-export train` began there. Every variant gets its first seed before one gets its
-    second. When a run fails, the others continue.
+    Each run goes into OUT/VARIANT-SEED, with a log beside it. Finished runs are skipped, and a run that was stopped
+    continues from its last whole epoch, also one that `kws-export train` began. The first seed of every variant is
+    trained before the second of any. If a run fails, the others continue.
 
     \b
-    The comparison of the variants, three seeds each, into runs/nine, and its progress:
+    Compare the variants with three seeds each, in runs/nine, and show the progress:
       kws-export sweep --recipe export/recipes/nine.toml --data speech_commands
       kws-export sweep --recipe export/recipes/nine.toml --status
-    Two variants, one seed, two runs at once:
+    Two variants, one seed, two runs at a time:
       kws-export sweep --recipe export/recipes/nine.toml --data speech_commands \\
         --variants softmax,plugin_ce --seeds 1 --workers 2
-    What the KL term's weight does, beside the runs of the recipe's own; into runs/nine/edl_ce-kl0.1-1 and so on:
+    Other weights of the KL term than the recipe's, in runs/nine/edl_ce-kl0.1-1 and so on:
       kws-export sweep --recipe export/recipes/nine.toml --data speech_commands \\
         --variants edl_ce,plugin_ce_kl --seeds 1 --kl-ends 0,0.1,1
-    On the machines of a Ray cluster, from one of them or from outside:
+    On a Ray cluster, from one of its machines or from outside:
       kws-export sweep --recipe export/recipes/nine.toml --data /data/speech_commands --ray auto
       kws-export sweep --recipe export/recipes/nine.toml --data /data/speech_commands --ray ray://head:10001
 
-    A Ray cluster's machines need the data under the same absolute path, and Python, Ray and PyTorch in the same
-    versions (the extra `ray`); the code goes along, and every epoch's files come back to OUT here. Ray starts as
-    many runs as the cluster has CPUs (with --device cuda: GPUs) for, and takes a run whose machine is lost to another.
+    The machines of a Ray cluster need the data under the same absolute path, and the same versions of Python, Ray and
+    PyTorch (the extra `ray`). The code is sent to them, and the files of every epoch are written to OUT here. As many
+    runs are started as the cluster has CPUs for, or GPUs with --device cuda. If a machine is lost, its run continues on
+    another.
 
-    Exit status: 0 when every run is done (with --status: always), 1 when one failed, 2 for a wrong call.
+    Exit status: 0 every run is done, or --status was given; 1 a run failed; 2 wrong usage.
     """
     import os
 
@@ -106,7 +126,9 @@ def sweep(
     if not (address or data.is_dir()):
         raise click.BadParameter(f"{data} is not a folder", param_hint="--data")
     if workers and address not in (None, "local"):
-        raise click.UsageError("--workers is for one machine; a Ray cluster starts as many runs as it has CPUs for")
+        raise click.UsageError(
+            "--workers is for one machine; a Ray cluster starts as many runs as it has CPUs or GPUs for"
+        )
     settings = SweepSettings(data, cache, device, threads, negatives)
     states = {run: run_state(run) for run in runs}
     left = [run for run in runs if states[run].state in ("not started", "unfinished")]

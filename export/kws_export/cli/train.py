@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kws_export.cli.options import CACHE, existing_file, existing_folder
+from kws_export.cli.options import (
+    cache_option,
+    data_option,
+    device_option,
+    negatives_option,
+    recipe_option,
+    threads_option,
+)
 
 if TYPE_CHECKING:
     from kws_export.training.run_folder import EpochResult
@@ -16,16 +23,25 @@ ProgressCallback = Callable[[int, int, float], None]
 
 
 @click.command()
-@click.option("--recipe", "recipe_file", type=existing_file, required=True, help="TOML file; see export/recipes.")
-@click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
-@click.option("--negatives", multiple=True, help="Folder, file or glob without words, for a recipe with [negatives].")
-@click.option("--out", type=click.Path(path_type=Path), help="Run folder  [default: runs/NAME-SEED]")
-@click.option("--seed", type=int, help="Instead of the recipe's.")
-@click.option("--epochs", type=int, help="Instead of the recipe's.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--threads", type=click.IntRange(1), help="Threads of the CPU kernels  [default: all cores]")
-@click.option("--workers", type=click.IntRange(0), default=0, show_default=True, help="Processes that make batches.")
-@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
+@recipe_option
+@data_option
+@negatives_option
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder of the run  [default: runs/NAME-SEED]"
+)
+@click.option("--seed", type=int, metavar="N", help="Seed, instead of the recipe's.")
+@click.option("--epochs", type=int, metavar="N", help="Number of epochs, instead of the recipe's.")
+@device_option
+@threads_option
+@click.option(
+    "--workers",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Processes that prepare batches; 0 for the training process itself.",
+)
+@cache_option
 def train(
     recipe_file: Path,
     data: Path,
@@ -38,16 +54,18 @@ def train(
     workers: int,
     cache: Path,
 ) -> None:
-    """Train one recipe. After Ctrl-C or a kill, the same command continues from the last whole epoch.
+    """Train a recipe.
+
+    If it is stopped, the same command continues from the last whole epoch.
 
     \b
-    A run of 40 epochs, into runs/softmax-1:
+    Train for 40 epochs, in runs/softmax-1:
       kws-export train --recipe export/recipes/softmax-base.toml --data speech_commands
-    The same in the background, a line an epoch in the log:
+    In the background, with one line for each epoch in the log:
       nohup kws-export train --recipe export/recipes/softmax-base.toml --data speech_commands > train.log &
-    Another seed, for the spread over seeds:
+    With another seed, to see the spread between seeds:
       kws-export train --recipe export/recipes/softmax-base.toml --data speech_commands --seed 2
-    Two processes that share each batch:
+    In two processes that share each batch:
       torchrun --nproc-per-node 2 -m kws_export train --recipe export/recipes/softmax-base.toml \\
         --data speech_commands --threads 1
     """

@@ -6,31 +6,79 @@ from pathlib import Path
 
 import click
 
-from kws_export.cli.options import existing_file, existing_folder
+from kws_export.cli.options import (
+    existing_file,
+    existing_folder,
+    language_option,
+    phonemes_option,
+    threads_option,
+    voices_option,
+)
 
 
 @click.command()
-@click.argument("texts", nargs=-1, required=True, metavar="TEXT…")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The model to write, NAME.onnx.")
-@click.option("--recordings", type=existing_folder, help="Takes by people: FOLDER/WORD/*, or FOLDER/* for one word.")
-@click.option("--recordings-note", default="", metavar="TEXT", help="For the card: whose they are, and their licence.")
-@click.option("--voices", default="auto", show_default=True, help="Or none, or some of kokoro,festival,flite,espeak.")
-@click.option("--negatives", multiple=True, metavar="PATH", help="Pack, folder or file without the word; repeatable.")
-@click.option("--also", multiple=True, metavar="TEXT", help="Another spelling for the voices, such as 'hay lamp'.")
-@click.option("--phonemes", default="", help="How the word is pronounced, in espeak-ng's notation.")
-@click.option("--language", default="en-us", show_default=True, help="As espeak-ng calls it: en-us, en-gb, de, nl.")
-@click.option("--takes", type=click.IntRange(1), default=160, show_default=True, help="Of each word, by kokoro.")
-@click.option("--near-misses", type=click.IntRange(0), default=50, show_default=True, help="Phrases like each word.")
-@click.option("--epochs", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--steps", type=click.IntRange(1), default=120, show_default=True, help="Of 128 windows, in an epoch.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.onnx", help="Model file to write.")
 @click.option(
-    "--false-accepts-per-hour", "limit", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True
+    "--negatives",
+    multiple=True,
+    metavar="PATH",
+    help="Required: speech without the word, a pack, folder or file; repeatable.",
 )
-@click.option("--start", type=existing_file, help="Model to begin with  [default: stream, as it ships]")
-@click.option("--work", type=click.Path(path_type=Path), help="Folder of takes and runs  [default: runs/wake-NAME]")
-@click.option("--force", is_flag=True, help="Write over the model where it exists.")
-@click.option("--threads", type=click.IntRange(1), help="Threads of the CPU kernels  [default: all cores]")
+@click.option(
+    "--recordings",
+    type=existing_folder,
+    metavar="FOLDER",
+    help="Recordings by people: FOLDER/WORD/*, or FOLDER/* for one word.",
+)
+@click.option("--recordings-note", default="", metavar="TEXT", help="For the card: whose they are, and their licence.")
+@voices_option
+@click.option(
+    "--takes",
+    type=click.IntRange(1),
+    default=160,
+    show_default=True,
+    metavar="N",
+    help="Synthetic recordings of each word by Kokoro; the other synthesisers make fewer.",
+)
+@click.option("--also", multiple=True, metavar="TEXT", help="Another spelling to synthesise, such as 'hay lamp'.")
+@phonemes_option
+@language_option
+@click.option(
+    "--near-misses",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Similar-sounding phrases for each word.",
+)
+@click.option("--start", type=existing_file, metavar="FILE.onnx", help="Model to start from  [default: stream]")
+@click.option("--epochs", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Number of epochs.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    default=120,
+    show_default=True,
+    metavar="N",
+    help="Steps in an epoch, each on 128 windows.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="Seed of everything random."
+)
+@click.option(
+    "--false-accepts-per-hour",
+    "limit",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="RATE",
+    help="Limit on held-out speech.",
+)
+@click.option(
+    "--work", type=click.Path(path_type=Path), metavar="FOLDER", help="Intermediate files  [default: runs/wake-NAME]"
+)
+@click.option("--force", is_flag=True, help="Overwrite --out if it exists.")
+@threads_option
 def wake(
     texts: tuple[str, ...],
     out: Path,
@@ -52,32 +100,32 @@ def wake(
     force: bool,
     threads: int | None,
 ) -> None:
-    """Make a model that listens for a word or phrase of your own, with or without recordings of it.
+    """Make a wake word model for a word or phrase of your own.
 
-    Voices say every TEXT hundreds of times, and words that sound like it; recordings of people count more than all of
-    these. The network that ships is trained further on that, in simulated rooms, over speech and sounds of the
-    negatives. The best epoch and the threshold are chosen on recordings that were held out. Beside NAME.onnx come its
-    card, NAME.md, its trade-off curve, NAME.svg, and its form for streams.
+    It needs no recordings of the word, but is better with some. Speech synthesisers say every TEXT hundreds of times,
+    along with words that sound like it. The shipped model is then trained on that, in simulated rooms, over the speech
+    and sounds of the negatives. If you have recordings by people, they make up half of the training examples of the
+    word. The best epoch and the threshold are chosen on held-out recordings. The command fails if the word cannot be
+    told from other speech within --false-accepts-per-hour, and shows the trade-off it reached.
 
-    After Ctrl-C or a kill, the same command continues from where it was. The same seed gives the same model. A word
-    that cannot be told from other speech within --false-accepts-per-hour fails the command, with the trade-off that
-    there is.
+    Beside NAME.onnx it writes the card NAME.md, the trade-off curve NAME.svg, and NAME.step.onnx for streams. If it is
+    stopped, the same command continues. The same seed gives the same model.
 
-    As it is, the command takes about half an hour of one core of a server: 4 minutes for the voices, 20 for the
-    training, 5 for the threshold, and 2.5 GB of memory; --epochs 8 --steps 100 takes a third of the training. What it
-    took is told at its end. Half of the windows with the word are of people's recordings, where there are some.
+    By default it takes about half an hour on one core of a server (4 minutes to synthesise, 20 to train, 5 for the
+    threshold) and 2.5 GB of memory; at the end it says what it took. --epochs 8 --steps 100 shortens the training to a
+    third.
 
     \b
-    From nothing but a text, negatives from a pack (`kws-export pack`):
+    From text alone, with negatives packed by `kws-export pack`:
       kws-export wake "hey lamp" --negatives negatives.npz --out lamp.onnx
-    With recordings by people, WORD/SPEAKER_nohash_N.wav or any names:
+    With recordings by people, made by `kws-edge record` or named in any way:
       kws-export wake computer --recordings takes --negatives negatives.npz --out computer.onnx
-    From recordings alone, of one speaker too:
+    From recordings alone, even of one speaker:
       kws-export wake "open sesame" --voices none --recordings me --negatives negatives.npz --out open.onnx
-    Two words in one model, in German, and a name as it is pronounced:
+    Two words in one model, in German; a name with its pronunciation:
       kws-export wake "Hallo Küche" Stopp --language de --negatives negatives.npz --out kueche.onnx
       kws-export wake Siobhan --phonemes "SIv'O:n" --negatives negatives.npz --out siobhan.onnx
-    Then:
+    Listen for the word:
       kws-edge listen --model lamp.onnx
     """
     import torch
@@ -94,9 +142,9 @@ def wake(
     if out.suffix != ".onnx":
         raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
     if out.exists() and not force:
-        raise SettingError(f"{out} exists; expected another --out, or --force to write over it")
+        raise SettingError(f"{out} exists; choose another --out, or overwrite it with --force")
     if (also or phonemes) and len(texts) > 1:
-        raise SettingError("--also and --phonemes go with one TEXT; expected no other")
+        raise SettingError("--also and --phonemes describe one TEXT; they cannot be used with several")
     words = tuple(WakeWord(text, (text, *also) if also else (), phonemes) for text in texts)
     settings = WakeSettings(
         words, language=language, voices=tuple(voices.split(",")), takes=takes, near_misses=near_misses,
@@ -104,7 +152,7 @@ def wake(
     )  # fmt: skip
     if not negatives:
         raise SettingError(
-            "no --negatives; expected hours of speech without the word: the pack of the release, or one of "
+            "--negatives is missing; give hours of speech without the word, such as the release's pack or one made by "
             "`kws-export pack`"
         )
     tune_process()

@@ -5,21 +5,27 @@ from pathlib import Path
 
 import click
 
-from kws_export.cli.options import CACHE, existing_file, existing_folder
+from kws_export.cli.options import cache_option, data_option, existing_file
 
 
 @click.command()
-@click.option("--data", type=existing_folder, required=True, help="Folder of Speech Commands, in its public layout.")
-@click.option("--split", type=click.Choice(["train", "validation", "test"]), default="test", show_default=True)
-@click.option("--model", "model_file", type=existing_file, required=True, help="Whose words, and whose accuracy.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
-@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Decoded clips.")
-def wordless(data: Path, split: str, model_file: Path, as_json: bool, cache: Path) -> None:
-    """List the clips of a split that hold no word, by their energy, and the MODEL's accuracy with and without them.
+@data_option
+@click.option(
+    "--split",
+    type=click.Choice(["train", "validation", "test"]),
+    default="test",
+    show_default=True,
+    help="Which clips to examine.",
+)
+@click.option("--model", "model_file", type=existing_file, required=True, metavar="FILE.onnx", help="Model to measure.")
+@cache_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each clip, for scripts.")
+def wordless(data: Path, split: str, model_file: Path, cache: Path, as_json: bool) -> None:
+    """List clips that hold no word, judged by their energy.
 
-    A clip is listed where its loudest tenth of a second is below -55 dB of full scale, or less than 5 dB above the
-    clip's median level. Such clips cannot be named, so the accuracy without them is shown beside the whole, never
-    instead of it.
+    The model's accuracy with and without them is printed too. A clip is listed if its loudest tenth of a second is
+    below -55 dB of full scale, or less than 5 dB above the median level of the clip. No model can name a word in such a
+    clip, but the accuracy without them is shown beside that of all clips, never in its place.
 
     \b
     kws-export wordless --data speech_commands --model models/softmax.onnx

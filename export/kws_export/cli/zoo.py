@@ -4,13 +4,16 @@ from pathlib import Path
 
 import click
 
+from kws_export.cli.options import existing_folder
+
 
 @click.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=existing_folder, metavar="FOLDER")
 def zoo(folder: Path) -> None:
-    """Write the table of a FOLDER's models into its README.md, from the files and their cards.
+    """Update the table of models in FOLDER/README.md.
 
-    It stands between the lines "<!-- kws-export zoo -->" and "<!-- end -->".
+    It is made from the model files and their cards, and stands between the lines "<!-- kws-export zoo -->" and "<!--
+    end -->".
 
     \b
     kws-export zoo models

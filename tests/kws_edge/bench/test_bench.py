@@ -346,7 +346,7 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(text)
-    with pytest.raises(SettingError, match="expected what kws-edge bench --output wrote"):
+    with pytest.raises(SettingError, match="expected what kws-edge bench --out wrote"):
         BenchReport.read(path)
 
 
@@ -380,7 +380,7 @@ def test_the_drawing_has_a_bar_for_every_stage_of_every_row(tmp_path: Path) -> N
 
 def test_a_benchmark_of_two_tasks(tiny: str, tmp_path: Path) -> None:
     result = run("--model", tiny, "--provider", "cpu", "--seconds", "0.2", "--batch", "3", "--json",
-                 "--output", "new.json", "--markdown", "new.md", "--plot", "new.svg")  # fmt: skip
+                 "--out", "new.json", "--markdown", "new.md", "--plot", "new.svg")  # fmt: skip
     assert (result.exit_code, result.stderr) == (0, "")
     values = json.loads(result.stdout)
     assert json.loads(Path("new.json").read_text()) == values
@@ -420,7 +420,7 @@ def test_tables_verdict_and_comparison_for_people(tiny: str) -> None:
         (["--batch", "17"], "batch=17; expected 1 to 16"),
         (["--batch", ","], "no batches; expected at least one"),
         (["--threads", "0"], "threads=0; expected at least 1"),
-        (["--threads", "1,x"], "expected whole numbers with commas between them"),
+        (["--threads", "1,x"], "expected whole numbers separated by commas"),
         (["--task", "train"], "task 'train'; expected one of clip, stream"),
         (["--seconds", "0"], "seconds=0.0; expected more than 0"),
         (["--provider", "cpu", "--task", "stream", "--hop", "0.015"], "hop=0.015 s; expected a multiple of 0.01 s"),

@@ -129,6 +129,6 @@ def test_the_command_marks_estimates_as_such() -> None:
 
 
 def test_counting_goes_with_no_option_for_times() -> None:
-    done = CliRunner().invoke(kws_edge, ["bench", "--count", "--output", "x.json"])
+    done = CliRunner().invoke(kws_edge, ["bench", "--count", "--out", "x.json"])
     assert done.exit_code == 2
-    assert "--count beside what is for times" in done.stderr
+    assert "--count measures no time" in done.stderr

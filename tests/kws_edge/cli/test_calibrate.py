@@ -68,8 +68,8 @@ class TestCalibrate:
     def test_what_was_tried_and_the_curve_are_printed_with_the_choice_marked_in_both(self) -> None:
         lines = calibrate("--smoothing", "0.2", "--smoothing", "0.5", "--score", "entropy").stdout.splitlines()
         assert lines[0] == "Within 0.5 false accepts an hour:"
-        tried = lines[2 : lines.index("The trade-off of the chosen one:")]
-        marks = lines.index("* is what mine.onnx holds now.")
+        tried = lines[2 : lines.index("The trade-off curve of the chosen combination:")]
+        marks = lines.index("* is the choice, written to mine.onnx.")
         curve = lines[len(tried) + 4 : marks]
         assert ["0.20 s  entropy" in line for line in tried] == [True, True, False, False]
         assert ["0.50 s  entropy" in line for line in tried] == [False, False, True, True]
@@ -79,7 +79,7 @@ class TestCalibrate:
 
     def test_false_accepts_on_each_of_the_negatives_are_printed_with_their_intervals(self) -> None:
         result = calibrate("--smoothing", "0.2", "--sounds", "hum.wav")
-        start = result.stdout.index("False accepts of the chosen one")
+        start = result.stdout.index("Its false accepts on recordings without the words")
         assert result.stdout[start:].splitlines()[1:] == [
             "  speech, hiss.wav    0 in  0.2 minutes, 0.00 an hour (95 %: 0.00 to 1328.66)",
             "  sounds, hum.wav     0 in  0.2 minutes, 0.00 an hour (95 %: 0.00 to 1328.66)",
@@ -209,4 +209,4 @@ class TestCalibrate:
         soundfile.write("others/bird/0_nohash_0.wav", tone("low"), RATE)
         result = calibrate("--positives", "others")
         assert result.exit_code == 2
-        assert "no word of the model in others" in result.stderr
+        assert "others has no clip of a word to calibrate for" in result.stderr

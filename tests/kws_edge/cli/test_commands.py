@@ -242,6 +242,12 @@ def test_help_gives_examples_and_the_exit_status(command: list[str]) -> None:
     assert "kws-edge classify " in text or "kws-edge models " in text
 
 
+def test_an_option_under_its_old_name_works_with_a_warning(tmp_path: Path) -> None:
+    result = run("record", "..", f"--into={tmp_path}")
+    assert "Warning: record --into is deprecated; use --out" in result.stderr
+    assert "expected letters or digits" in result.stderr  # of the word, which is read after the options
+
+
 def test_a_reader_that_goes_away_ends_it_in_silence(clips: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "classify", "--json", "--model", "tiny.onnx", *["words"] * 500],  # more than a pipe holds

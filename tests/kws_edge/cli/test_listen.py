@@ -182,9 +182,9 @@ class TestReplay:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            (("--then", "low"), "expected --wake or --wake-model"),
-            (("--for", "3"), "expected --wake or --wake-model"),
-            (("--wake", "mid", "--words", "low"), "expected --then"),
+            (("--then", "low"), "add --wake or --wake-model"),
+            (("--for", "3"), "add --wake or --wake-model"),
+            (("--wake", "mid", "--words", "low"), "name the commands by --then"),
             (("--wake", "mid", "--for", "0.1"), "expected a number from 1 to 60"),
             (("--wake", "alexa"), "alexa"),
         ],
@@ -231,7 +231,7 @@ class TestReplay:
         ("arguments", "message"),
         [
             (["--replay", "nowhere.wav"], "nowhere.wav"),
-            (["--replay", "words.wav", "-"], "two sources"),
+            (["--replay", "words.wav", "-"], "give one source"),
             (["--replay", "words.wav", "--words", "left"], "low, mid, high"),
             (["--replay", "words.wav", "--words", ","], "low, mid, high"),
             (["--replay", "words.wav", "--words", ""], "--words: an empty value"),
@@ -245,10 +245,10 @@ class TestReplay:
             (["-", "--rate", "5"], "4000 to 192000"),
             (["words.wav"], "kws-edge listen --replay words.wav"),
             (["my words.wav"], "kws-edge listen --replay 'my words.wav'"),
-            (["--replay", "words.wav", "--rate", "8000"], "--rate is for samples on standard input"),
-            (["--replay", "words.wav", "--device", "0"], "--device is for microphones"),
-            (["--fast"], "expected --replay FILE"),
-            (["-", "--fast"], "expected --replay FILE"),
+            (["--replay", "words.wav", "--rate", "8000"], "--rate describes samples on standard input"),
+            (["--replay", "words.wav", "--device", "0"], "--device names a microphone"),
+            (["--fast"], "add --replay FILE"),
+            (["-", "--fast"], "add --replay FILE"),
             (["--replay", "words.wav", "--on-event", " "], "an empty command"),
         ],
     )

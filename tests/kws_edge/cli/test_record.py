@@ -44,7 +44,7 @@ def record(*arguments: str) -> Result:
 
 
 def test_a_recording_is_cut_into_files_in_the_layout_of_speech_commands(tmp_path: Path, long: Path) -> None:
-    result = record("Hey Lamp", "--into", str(tmp_path / "mine"), "--from", str(long), "--speaker", "anna")
+    result = record("Hey Lamp", "--out", str(tmp_path / "mine"), "--from", str(long), "--speaker", "anna")
     assert result.exit_code == 0, result.output
     files = sorted((tmp_path / "mine").rglob("*.wav"))
     assert [f.relative_to(tmp_path / "mine").as_posix() for f in files] == [
@@ -58,14 +58,14 @@ def test_a_recording_is_cut_into_files_in_the_layout_of_speech_commands(tmp_path
 
 def test_takes_are_added_to_those_that_are_there(tmp_path: Path, long: Path) -> None:
     for _ in range(2):
-        record("yes", "--into", str(tmp_path), "--from", str(long), "--speaker", "anna")
-    record("yes", "--into", str(tmp_path), "--from", str(long), "--speaker", "bert")
+        record("yes", "--out", str(tmp_path), "--from", str(long), "--speaker", "anna")
+    record("yes", "--out", str(tmp_path), "--from", str(long), "--speaker", "bert")
     names = sorted(f.stem for f in (tmp_path / "yes").iterdir())
     assert names == [*(f"anna_nohash_{i}" for i in range(4)), *(f"bert_nohash_{i}" for i in range(2))]
 
 
 def test_json_tells_each_take(tmp_path: Path, long: Path) -> None:
-    result = record("yes", "--into", str(tmp_path), "--from", str(long), "--json")
+    result = record("yes", "--out", str(tmp_path), "--from", str(long), "--json")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["refused"] is None for line in lines] == [True, False, True]
     assert [line["file"] is None for line in lines] == [False, True, False]
@@ -91,24 +91,24 @@ def test_a_microphone_is_listened_to_until_there_are_enough_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kws_edge.audio.microphone.Microphone", Spoken)
-    result = record("yes", "--into", str(tmp_path), "--takes", "3")
+    result = record("yes", "--out", str(tmp_path), "--takes", "3")
     assert result.exit_code == 0, result.output
     assert len(list((tmp_path / "yes").iterdir())) == 3
 
 
 def test_a_recording_without_a_take_fails(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "quiet.wav", room(3), SAMPLE_RATE)
-    result = record("yes", "--into", str(tmp_path / "mine"), "--from", str(tmp_path / "quiet.wav"))
+    result = record("yes", "--out", str(tmp_path / "mine"), "--from", str(tmp_path / "quiet.wav"))
     assert (result.exit_code, "0 takes" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["..", "--into", "mine"], "expected letters or digits"),
-        (["yes", "--into", "mine", "--speaker", "a/b"], "expected letters and digits alone"),
-        (["yes", "--into", "mine", "--from", "nowhere.wav"], "nowhere.wav"),
-        (["yes", "--into", "mine", "--from", "long.wav", "--device", "1"], "--device is for microphones"),
+        (["..", "--out", "mine"], "expected letters or digits"),
+        (["yes", "--out", "mine", "--speaker", "a/b"], "expected only letters and digits"),
+        (["yes", "--out", "mine", "--from", "nowhere.wav"], "nowhere.wav"),
+        (["yes", "--out", "mine", "--from", "long.wav", "--device", "1"], "--device names a microphone"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(
@@ -126,7 +126,7 @@ def test_where_the_disk_takes_no_more_it_is_one_line_and_no_half_take_stays(tmp_
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
     try:
-        result = record("yes", "--into", str(tmp_path / "mine"), "--from", str(long))
+        result = record("yes", "--out", str(tmp_path / "mine"), "--from", str(long))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, handler)
@@ -139,6 +139,6 @@ def test_a_folder_that_is_removed_meanwhile_is_one_line(
     tmp_path: Path, long: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kws_edge.cli.record._tell", lambda *_: shutil.rmtree(tmp_path / "mine", ignore_errors=True))
-    result = record("yes", "--into", str(tmp_path / "mine"), "--from", str(long))
+    result = record("yes", "--out", str(tmp_path / "mine"), "--from", str(long))
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "No such file or directory; expected a folder with room for takes" in result.stderr

@@ -150,7 +150,7 @@ def test_a_clip_that_is_too_long_for_the_server_is_told_its_setting(path: Path) 
 def test_how_a_model_runs_is_not_for_the_caller_of_a_server(server: str, options: list[str]) -> None:
     result = run("classify", "words", "--server", server, *options)
     assert result.exit_code == 2
-    assert "beside --server" in result.stderr
+    assert "cannot be used with --server" in result.stderr
 
 
 # Streams

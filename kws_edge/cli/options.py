@@ -1,0 +1,102 @@
+"""Options that several commands share, and the values that options take."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kws_edge.errors import SettingError
+from kws_edge.model.shipped import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from kws_edge.audio.channels import Channel
+
+existing_folder: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+existing_file: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class _Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click only
+    """A value that a function makes of the text; its SettingError or ValueError is wrong usage."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self._parse = name, parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except (SettingError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+
+
+def _target(text: str) -> float:
+    from kws_edge.model.target import parse_target
+
+    return parse_target(text)
+
+
+def _channel(text: str) -> "Channel":
+    if text == "mix":
+        return "mix"
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{text}: expected a number from 1, or mix")
+    return int(text)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    try:
+        rates = tuple(float(rate) for rate in text.split(","))
+    except ValueError:
+        rates = ()
+    if not rates or not all(0 < rate <= 1000 for rate in rates):
+        raise ValueError(f"{text!r}; expected false accepts per hour, above 0 to 1000, such as 0.5,1,2")
+    return rates
+
+
+TARGET: Final = _Parsed("target", _target)
+"""An accuracy as a percentage or a fraction: 99.5, 99.5% and 0.995 are the same."""
+WORDS: Final = _Parsed("words", _words)
+"""Words with commas between them."""
+RATES: Final = _Parsed("rates", _rates)
+"""False accepts per hour with commas between them."""
+
+model_option = click.option(
+    "--model",
+    metavar="NAME|PATH",
+    help=f"A model that `kws-edge models` lists, or an .onnx file  [default: {DEFAULT_MODEL}]",
+)
+hop_option = click.option(
+    "--hop",
+    type=float,
+    default=0.1,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two decisions, 0.01 to 1.",
+)
+device_option = click.option(
+    "--device",
+    type=_Parsed("device", lambda text: int(text) if text.isdecimal() else text),
+    metavar="NUMBER|NAME",
+    help="Microphone, by number or part of its name; `kws-edge devices` lists them  [default: the system's]",
+)
+channel_option = click.option(
+    "--channel",
+    type=_Parsed("channel", _channel),
+    metavar="N|mix",
+    help="Use this channel of several: 1 for the first, mix for their average  [default: their average, or the "
+    "strongest one if they cancel each other]",
+)
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Seed for drawing clips and pauses.",
+)
