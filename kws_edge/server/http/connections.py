@@ -70,6 +70,11 @@ class Connections:
             self._refused += 1
         return not (full or greedy)
 
+    def client(self, transport: Transport) -> str:
+        """Under which name the limits of an open one are counted."""
+        entry = self._open.get(transport)
+        return entry.client if entry else "unknown"
+
     def closed(self, transport: Transport) -> None:
         """One is gone."""
         entry = self._open.pop(transport, None)

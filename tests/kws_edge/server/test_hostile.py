@@ -633,6 +633,18 @@ def test_tens_of_thousands_of_tiny_messages_at_once_leave_turns_for_others(serve
     assert np.median(beside) < 0.5 + 20 * np.median(alone)
 
 
+@pytest.mark.parametrize("flood", [frame(2, b"x"), frame(9, b"x") * 500 + frame(2, b"xy")], ids=["messages", "pings"])
+def test_tiny_frames_in_all_streams_of_a_client_do_not_hold_up_others(path: Path, flood: bytes) -> None:
+    piece = flood * (250_000 // len(flood))
+    with live_server(path) as server, contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(stream(server)) for _ in range(30)]
+        for sock in sockets:
+            sock.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                sock.send(piece)
+        assert max(seconds(20, lambda: server.get("/health/live", headers=CLOSE))) < 2
+
+
 def test_messages_of_all_streams_of_a_client_have_one_pace() -> None:
     async def count() -> int:
         pace, handled = Pace(50), 0
