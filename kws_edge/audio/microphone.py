@@ -142,7 +142,7 @@ class Microphone:
                 if self._inbox.error:
                     error = self._inbox.error
                     raise DeviceError(
-                        f"{self._name}: taking its sound failed: {type(error).__name__}: {_one_line(error)}"
+                        f"{self._name}: reading from it failed: {type(error).__name__}: {_one_line(error)}"
                     ) from error
                 if piece:
                     outage = round((piece.arrived - last - self._block) * SAMPLE_RATE) if attempts else 0
@@ -198,7 +198,7 @@ class Microphone:
             return self._device
         index = self._identity.find(input_devices(self._sd))
         if index is None:
-            raise ValueError(f"{self._name} is not there")
+            raise ValueError(f"{self._name} is not connected")
         return index
 
     def _layouts(self, most: int) -> list[int]:

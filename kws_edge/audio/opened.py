@@ -105,7 +105,7 @@ def open_source(
     if not (isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) or _is_binary_file(source)):
         raise AudioError(f"audio of type {type(source).__name__}; expected a path, bytes, a binary file or an array")
     if rate is not None:
-        raise SettingError(f"rate={rate} for a file, which says its own; expected a rate with an array only")
+        raise SettingError(f"rate={rate} for a file, which has its own; expected a rate only with an array")
     if isinstance(source, bytes | bytearray | memoryview):
         yield _of_file(io.BytesIO(source), "bytes", max_seconds, max_samples)
     elif isinstance(source, str | os.PathLike):
@@ -126,7 +126,7 @@ def _of_file(file: BinaryIO, name: str, max_seconds: float, max_samples: float) 
 
 def _open_array(samples: npt.NDArray[Any], rate: int | None, max_seconds: float, max_samples: float) -> Opened:
     if rate is None:
-        raise SettingError("an array of samples without its rate; expected rate= in Hz")
+        raise SettingError("an array without a sample rate; expected rate= in Hz")
     if not isinstance(rate, int | float | np.integer | np.floating):
         raise SettingError(f"rate={rate!r} of an array; expected a number, in Hz")
     if samples.ndim not in (1, 2):

@@ -188,7 +188,7 @@ class BenchReport:
         ------
         SettingError : the file cannot be read, or is not such a report of this `SCHEMA`.
         """
-        expected = f"expected what kws-edge bench --out wrote, schema {SCHEMA}"
+        expected = f"expected a file that kws-edge bench --out wrote, schema {SCHEMA}"
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["schema"] != SCHEMA:

@@ -192,14 +192,14 @@ def _show(report: "BenchReport") -> None:
         click.echo(verdict)
     busy = report.busy
     if busy is not None:
-        click.echo(f"The machine was busy (load {busy:.1f}): times hold the wait for other programs; core does not.")
+        click.echo(f"The machine was busy (load {busy:.1f}): times include waiting for other programs; core does not.")
 
 
 def _show_changes(report: "BenchReport", old: "BenchReport", changes: Sequence["Change"]) -> None:
     from kws_edge.bench.report import case_in_words
 
     for what in report.differences(old):
-        click.echo(f"Not alike: {what}")
+        click.echo(f"Differs: {what}")
     cells = [
         [
             case_in_words(change.case),

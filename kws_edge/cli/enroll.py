@@ -58,9 +58,9 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     write_whole(out, build(enrolled, background, metadata))
     unlike = [file for file, cosine in zip(files, enrolled.cosines, strict=True) if cosine <= enrolled.threshold]
     for file, cosine in zip(files, enrolled.cosines, strict=True):
-        said = "" if cosine > enrolled.threshold else "  unlike the others: it would be missed"
-        click.echo(f"{file}: likeness {cosine:.2f} to the others, {enrolled.threshold:.2f} wanted{said}")
+        said = "" if cosine > enrolled.threshold else "  unlike the others; it would be missed"
+        click.echo(f"{file}: similarity {cosine:.2f} to the others, {enrolled.threshold:.2f} needed{said}")
     click.echo(f"{out} hears {word!r}, from {len(files)} takes: kws-edge listen --model {out}")
     if len(unlike) * 2 > len(files):
-        click.echo("Error: most takes are unlike the others; record them again, alike", err=True)
+        click.echo("Error: most takes are unlike the others; record them again, all said alike", err=True)
         sys.exit(1)

@@ -58,7 +58,7 @@ def curves(
         if about is not None:
             click.echo(json.dumps({**about, "rate": rate, **_as_json(point, of)}, allow_nan=False))
         elif point is None:
-            click.echo(f"{rate:<22g} no threshold makes so few")
+            click.echo(f"{rate:<22g} no threshold gives so few")
         else:
             _table(point, of)
     if plot:

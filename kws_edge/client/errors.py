@@ -147,7 +147,7 @@ def reaching(url: str) -> Iterator[None]:
         raise ServerError(f"{url}: the stream was cut off: {told(str(error))}; connect again", "closed") from None
     except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
         why = told(str(error) or type(error).__name__).rstrip(".")
-        raise ServerError(f"{url}: {why}; expected a kws-edge server there that goes on", CUT_OFF) from None
+        raise ServerError(f"{url}: {why}; expected a running kws-edge server", CUT_OFF) from None
     except (httpx.HTTPError, WebSocketException) as error:
         raise _unreachable(url, str(error) or type(error).__name__) from None
     except OSError as error:

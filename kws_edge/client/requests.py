@@ -89,11 +89,9 @@ class Body:
         """Take a piece; raises ServerError where it becomes more than any answer has, or comes too late."""
         self.data += piece
         if time.monotonic() > self._end:
-            raise ServerError(f"{self._url}: no whole answer within {self._timeout:g} s; expected a quicker server")
+            raise ServerError(f"{self._url}: no whole answer within {self._timeout:g} s; allow a longer timeout")
         if len(self.data) > MOST_ANSWER:
-            raise ServerError(
-                f"{self._url}: an answer of over {MOST_ANSWER >> 20} MiB; expected a kws-edge server there"
-            )
+            raise ServerError(f"{self._url}: an answer of over {MOST_ANSWER >> 20} MiB; expected a kws-edge server")
 
 
 def classify(
@@ -154,7 +152,7 @@ def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
     """A clip's name here, which stays here, and the bytes of a file."""
     if isinstance(source, np.ndarray):
         if rate is None:
-            raise SettingError("an array of samples without its rate; expected rate= in Hz")
+            raise SettingError("an array without a sample rate; expected rate= in Hz")
         import soundfile
 
         file = io.BytesIO()
@@ -164,7 +162,7 @@ def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
             raise AudioError(f"array {source.dtype} {list(source.shape)} at {rate} Hz: {error}") from None
         return f"array {source.dtype} {list(source.shape)}", file.getvalue()
     if rate is not None:
-        raise SettingError(f"rate={rate} for a file, which says its own; expected a rate with an array only")
+        raise SettingError(f"rate={rate} for a file, which has its own; expected a rate only with an array")
     if isinstance(source, bytes):
         return f"{len(source)} bytes", source
     if not isinstance(source, str | os.PathLike):

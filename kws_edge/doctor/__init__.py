@@ -41,7 +41,7 @@ def examine(
         yield from guarded("providers", partial(software.providers, model))
     yield from guarded("processor", machine.processor)
     yield from guarded("memory", machine.memory)
-    yield from guarded("places for files", machine.places)
+    yield from guarded("temporary files", machine.places)
     yield from guarded("audio files", sound_checks.audio_files)
     yield from guarded("microphone", partial(sound_checks.microphone, sound))
     if listen is not None:

@@ -12,16 +12,14 @@ from kws_edge.errors import KwsEdgeError
 ENOUGH_MB: Final = 150
 """For one program that listens, and the system beside it."""
 
-TEMPORARY: Final = (
-    "give it a folder that can be written and has room: TMPDIR=FOLDER kws-edge doctor; to listen needs none"
-)
+TEMPORARY: Final = "name a writable folder with free space: TMPDIR=FOLDER kws-edge doctor; listening needs none"
 
 _NOT_WRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _NO_PROCESS = {
-    errno.ENOEXEC: "programs of this processor cannot start others here, as under qemu without binfmt_misc: "
+    errno.ENOEXEC: "programs for this processor cannot start others here, as under qemu without binfmt_misc: "
     "register the emulator (docker run --privileged --rm tonistiigi/binfmt --install all), or use a real board",
     errno.EAGAIN: "no more processes are allowed: raise the limit (ulimit -u, --pids-limit, TasksMax=)",
-    errno.ENOENT: "the interpreter is not where Python says: start the one of the environment by its whole path",
+    errno.ENOENT: "Python's interpreter is not where it should be: start that of the environment by its full path",
     errno.EACCES: "allow this user to start Python: mount without noexec, no sandbox that forbids execve",
     errno.EPERM: "allow this user to start Python: mount without noexec, no sandbox that forbids execve",
 }
@@ -75,13 +73,13 @@ def advice(error: Exception) -> str:
     if isinstance(error, OSError) and (error.errno in _NOT_WRITABLE or "temporary directory" in str(error)):
         return TEMPORARY
     if isinstance(error, PermissionError):
-        return "give this user the right to read it"
+        return "let this user read it"
     return "reinstall kws-edge and what it needs in a new virtual environment"
 
 
 def cannot_probe(check: str, error: OSError) -> Finding:
     """What is tried in a process of its own cannot be; such a process needs a place for its files, listening none."""
-    message = f"not tried in a process of its own, which cannot be started: {one_line(error)}"
+    message = f"tried in this process, because no other can be started: {one_line(error)}"
     if "temporary directory" in str(error):
         return Finding(check, Status.WARNING, message, TEMPORARY)
     return Finding(check, Status.WARNING, message, _NO_PROCESS.get(error.errno or 0) or advice(error))

@@ -42,14 +42,14 @@ def is_musl() -> bool:
 
 def places() -> Found:
     """Where programs keep files: the temporary folder, and shared memory."""
-    check = "places for files"
+    check = "temporary files"
     try:
         with tempfile.TemporaryFile() as file:
             file.write(b"kws-edge")
             file.flush()
         yield Finding(check, Status.OK, f"{tempfile.gettempdir()} can be written")
     except OSError as error:
-        message = f"no file can be written for a moment, which bench and decoding of some files need: {one_line(error)}"
+        message = f"no temporary file can be written, as bench and some audio files need: {one_line(error)}"
         yield Finding(check, Status.WARNING, message, TEMPORARY)
     if sys.platform == "linux" and not os.access(SHARED_MEMORY, os.W_OK):
         message = f"{SHARED_MEMORY} is not there or cannot be written: PipeWire, PulseAudio and JACK may not record"
@@ -63,16 +63,16 @@ def processor() -> Found:
 
     check, machine = "processor", describe()
     if name := emulator():
-        message = f"{platform.machine()}, emulated by {name}: answers are those of such a processor, times are not"
+        message = f"{platform.machine()}, emulated by {name}: answers are valid, times are not"
         yield Finding(check, Status.WARNING, message, "measure speed on a real board")
     numbers = f"{len(machine.usable)} of {machine.cpus} processors usable"
-    quota = "" if machine.quota is None else f", for {machine.quota:g} of their time"
+    quota = "" if machine.quota is None else f", {machine.quota:g} of their time"
     governor = f", governor {', '.join(machine.governors)}" if machine.governors else ""
     load = "" if machine.load is None else f", load {machine.load:.1f}"
     yield Finding(check, Status.OK, f"{machine.cpu}: {numbers}{quota}{governor}{load}")
     if machine.quota is not None and machine.quota < 0.5:
         advice = "give the container more, such as docker run --cpus 1"
-        yield Finding(check, Status.WARNING, f"its control group gets {machine.quota:g} of a processor", advice)
+        yield Finding(check, Status.WARNING, f"its control group may use {machine.quota:g} of a processor", advice)
     if "powersave" in machine.governors:
         advice = "cpupower frequency-set -g schedutil, where the answers come too late"
         yield Finding(check, Status.WARNING, "the governor powersave may keep the clock rate low", advice)
@@ -87,7 +87,7 @@ def memory() -> Found:
 
     machine = describe()
     if machine.available_mb is None:
-        yield Finding("memory", Status.OK, "the system does not tell")
+        yield Finding("memory", Status.OK, "unknown on this system")
         return
     message = f"{machine.available_mb:.0f} MB available of {machine.memory_mb or 0:.0f}"
     if machine.available_mb < ENOUGH_MB:

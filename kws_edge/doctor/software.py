@@ -46,7 +46,7 @@ def wheels() -> Found:
     names = ", ".join(f"{name} {number}" for name, number in sorted(found.items()))
     if len(found) > 1:
         advice = f"pip uninstall -y {' '.join(sorted(found))}; then pip install the one that you need"
-        message = f"{names} are all installed, and write over each other's files: which providers there are is chance"
+        message = f"{names} are all installed, and write over each other's files: which of them runs is undefined"
         yield Finding(check, Status.WARNING, message, advice)
     elif found:
         yield Finding(check, Status.OK, names)
@@ -104,7 +104,7 @@ def limits() -> Found:
             yield Finding(check, Status.PROBLEM, message, "pip install --upgrade onnxruntime")
             return
     found = ", ".join(sorted({f"{ir_version} and {version}" for ir_version, version in needs.values()}))
-    yield Finding(check, Status.OK, f"{limits}; the shipped models have {found or 'none that can be read'}")
+    yield Finding(check, Status.OK, f"{limits}; the shipped models need {found or 'unknown versions'}")
 
 
 def _limit(data: bytes, pattern: str) -> int | None:
@@ -145,15 +145,20 @@ def model(name: str | None) -> Found:
     silence = model.classify(SAMPLES / "silence.flac")
     said = f"{model.name} hears {answer.label or f'{answer.guess}, not sure'} in the sample of {WORD!r}"
     if silence.label is not None:
-        yield Finding(check, Status.PROBLEM, f"{model.name} hears {silence.label} in silence", "report it, with --json")
+        yield Finding(
+            check,
+            Status.PROBLEM,
+            f"{model.name} hears {silence.label} in silence",
+            "report this, with the output of kws-edge doctor --json",
+        )
     elif WORD not in model.labels:
-        yield Finding(check, Status.OK, f"{said}, a word that it does not know; {1e3 * took:.0f} ms with loading")
+        yield Finding(check, Status.OK, f"{said}, a word that it does not know; {1e3 * took:.0f} ms including loading")
     elif answer.guess != WORD:
         yield Finding(check, Status.PROBLEM, said, "this onnxruntime computes wrongly here, or the model is damaged")
     elif answer.label is None:
         yield Finding(check, Status.WARNING, said, "thresholds may be too strict: kws-edge calibrate")
     else:
-        yield Finding(check, Status.OK, f"{said}, and nothing in silence; {1e3 * took:.0f} ms with loading")
+        yield Finding(check, Status.OK, f"{said}, and nothing in silence; {1e3 * took:.0f} ms including loading")
 
 
 def providers(model: str | None) -> Found:
@@ -175,7 +180,7 @@ def providers(model: str | None) -> Found:
             yield Finding(check, Status.WARNING, message, "install its driver and libraries, or stay with the CPU")
         except OSError as error:
             yield cannot_probe(check, error)
-    yield Finding(check, Status.OK, f"what there is: {', '.join(available_providers())}; the CPU is the default")
+    yield Finding(check, Status.OK, f"available: {', '.join(available_providers())}; the CPU is the default")
 
 
 def server() -> Found:

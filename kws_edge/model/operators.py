@@ -65,7 +65,7 @@ def needed_operators(paths: Iterable[Path]) -> set[Operator]:
                     open_session(data, CPU, 1, optimised=optimised, layouts=layouts)
                     needed |= file_operators(optimised.read_bytes())
             except Exception as error:  # onnxruntime's errors have no class in common
-                raise ModelError(f"{path}: {' '.join(str(error).split())}; expected a sound model") from None
+                raise ModelError(f"{path}: {' '.join(str(error).split())}; expected an undamaged model") from None
     return needed
 
 

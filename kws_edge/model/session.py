@@ -112,7 +112,7 @@ class Session:
         try:
             outputs = Outputs(*self._session.run(OUTPUTS, {"mfcc": x}))
         except Exception as e:  # onnxruntime's errors have no class in common
-            raise ModelError(f"{self.path}: the network fails: {reason(e)}; expected a sound model") from None
+            raise ModelError(f"{self.path}: the network fails: {reason(e)}; expected an undamaged model") from None
         b, K = len(x), len(self.metadata.labels)
         shapes = [np.shape(output) for output in (outputs.labels, outputs.alpha, outputs.vacuity, outputs.entropy)]
         if shapes != [(b,), (b, K), (b,), (b,)]:  # which the graph leaves open, or says wrongly
@@ -139,7 +139,7 @@ class Session:
         try:
             text = self._session.get_modelmeta().custom_metadata_map.get(KEY)
         except UnicodeDecodeError:
-            raise ModelError(f"{self.path}: its metadata are not UTF-8; expected a sound model") from None
+            raise ModelError(f"{self.path}: its metadata are not UTF-8; expected an undamaged model") from None
         if text is None:
             raise ModelError(f"{self.path}: no metadata under {KEY!r}; expected a model exported by kws-export")
         try:
@@ -213,8 +213,8 @@ def check_numbers(path: Path, outputs: Outputs) -> None:
     ):
         return
     if not all(np.isfinite(output).all() for output in (alpha, outputs.vacuity, entropy)):
-        raise ModelError(f"{path}: an output is not finite; expected finite features and a sound model")
-    raise ModelError(f"{path}: an alpha, vacuity, entropy or class that cannot be; expected a sound model")
+        raise ModelError(f"{path}: an output is not finite; expected finite features and an undamaged model")
+    raise ModelError(f"{path}: an alpha, vacuity, entropy or class out of its range; expected an undamaged model")
 
 
 def ranges(K: int) -> tuple[F32, F32]:

@@ -71,7 +71,7 @@ class _Job:
     def check(self, *_: float) -> None:
         """Stop work that nobody waits for any more."""
         if self.future.cancelled() or time.monotonic() > self.deadline:
-            raise ProblemError("overloaded", "the time for this clip is over")
+            raise ProblemError("overloaded", "the time for this clip has run out")
 
 
 _LATER: Final = object()

@@ -41,4 +41,4 @@ def warn_of_mistyped_variables() -> None:
     """Name the variables of the environment that were perhaps meant as settings."""
     for name, meant in mistyped_variables(os.environ):
         hint = f"; {meant} is one" if meant else ""
-        _log.warning(f"variable {name}: no such setting, and left out{hint}")
+        _log.warning(f"variable {name}: no such setting; ignored{hint}")

@@ -136,7 +136,7 @@ class Server(uvicorn.Server):
             if error.errno in (errno.EMFILE, errno.ENFILE) and now - self._said_full > _SAY_AGAIN:
                 self._said_full = now
                 _log.error(
-                    f"no file descriptors are left, and new connections are cut off; {len(self.connections)} are open; "
+                    f"no file descriptors are left, and new connections are closed; {len(self.connections)} are open; "
                     "expected a higher limit (ulimit -n, LimitNOFILE=) or a lower --max-connections"
                 )
 

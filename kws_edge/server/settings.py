@@ -30,7 +30,9 @@ def _split(value: Any) -> Any:
 
 def _check_key(key: SecretStr) -> SecretStr:
     if not re.fullmatch(r"[A-Za-z0-9._~-]{16,256}", key.get_secret_value()):
-        raise ValueError("a key of 16 to 256 letters, digits and ._~- is expected, so that a subprotocol can carry it")
+        raise ValueError(
+            "expected a key of 16 to 256 letters, digits and ._~-, which a WebSocket subprotocol can carry"
+        )
     return key
 
 
@@ -38,7 +40,7 @@ def _split_keys(value: Any) -> Any:
     """The same, where nothing must not mean that everybody may call: somebody meant to name keys."""
     keys = _split(value)
     if isinstance(value, str) and not keys:
-        raise ValueError("no key in it; expected KEY,KEY, or the variable unset to let everybody in")
+        raise ValueError("no key in it; expected KEY,KEY, or the variable unset, to require no key")
     return keys
 
 
@@ -50,7 +52,7 @@ def _check_origin(origin: str) -> str:
     ):
         raise ValueError(
             f"{origin!r}; expected an origin as browsers send it, https://example.org or http://localhost:3000: "
-            "in small letters, with nothing after the host but a port that is not the usual one"
+            "in lower case, with nothing after the host but a port other than the default"
         )
     return origin
 
@@ -61,8 +63,8 @@ def _check_proxy(address: str) -> str:
             ipaddress.ip_network(address)
     except ValueError:
         raise ValueError(
-            f"{address!r}; expected an address, 192.0.2.1, a network without bits after its prefix, 10.0.0.0/8, "
-            "or * for everybody"
+            f"{address!r}; expected an address, 192.0.2.1, a network with no bits set after its prefix, 10.0.0.0/8, "
+            "or * for any"
         ) from None
     return address
 

@@ -88,7 +88,7 @@ async def _until(stopping: asyncio.Event, talk: Coroutine[Any, Any, None]) -> No
     try:
         await asyncio.wait({talking, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not talking.done():
-            raise ProblemError("not-ready", "the server stops; connect again")
+            raise ProblemError("not-ready", "the server is stopping; connect again")
         await talking
     finally:
         talking.cancel()

@@ -67,7 +67,7 @@ class Steps:
             else:
                 self._run(np.ascontiguousarray(frames.T[np.newaxis]))
         except Exception as e:  # onnxruntime's errors have no class in common
-            raise ModelError(f"{self._path}: the network fails: {reason(e)}; expected a sound model") from None
+            raise ModelError(f"{self._path}: the network fails: {reason(e)}; expected an undamaged model") from None
         self._now ^= 1
         numbers, label = self._numbers, self._outputs.labels.item()
         if not ((self._low <= numbers) & (numbers <= self._high)).all() or not 0 <= label < len(numbers) - 2:
@@ -114,7 +114,7 @@ def _open(model: KeywordModel) -> ort.InferenceSession:
             f"{path}: onnxruntime cannot load it: {reason(e)}; expected an ONNX file of kws-export"
         ) from None
     if (metadata.labels, metadata.front_end) != (model.labels, model.metadata.front_end):
-        raise ModelError(f"{path}: of other words or features than {model.path.name}; expected its step form")
+        raise ModelError(f"{path}: has other words or features than {model.path.name}; expected its step form")
     _compare(model, session, path)
     return session
 
@@ -132,7 +132,7 @@ def _compare(model: KeywordModel, session: ort.InferenceSession, path: Path) -> 
         ) from None
     if alpha.shape != expected.shape or not np.allclose(alpha, expected, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise ModelError(
-            f"{path}: answers differently than {model.path.name}; expected its step form, exported with it"
+            f"{path}: answers differently from {model.path.name}; expected its step form, exported with it"
         )
 
 

@@ -131,7 +131,9 @@ def trade_off(
     """
     labels = metadata.labels if words is None else words
     if not negatives or not any(word.label in labels for recording in positives for word in recording.words):
-        raise SettingError("nothing to weigh; expected recordings with words of the model, and recordings without")
+        raise SettingError(
+            "nothing to choose from; expected recordings with words of the model, and recordings without"
+        )
     points: list[Point] = []
     for candidate in thresholds:
         if not points or points[-1].false_accepts_per_hour <= until:

@@ -442,7 +442,7 @@ def test_without_a_temporary_folder_words_are_still_recognised_and_the_advice_is
     [
         (OSError(30, "Read-only file system"), "TMPDIR"),
         (OSError(28, "No space left on device"), "TMPDIR"),
-        (PermissionError(13, "Permission denied"), "right to read"),
+        (PermissionError(13, "Permission denied"), "let this user read"),
         (MemoryError(), "memory"),
         (OSError(12, "Cannot allocate memory"), "memory"),
         (subprocess.TimeoutExpired("python", 120), "busy"),
@@ -467,7 +467,7 @@ def test_the_advice_is_about_what_went_wrong(
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("code", "advice"),
-    [(8, "binfmt_misc"), (11, "ulimit -u"), (13, "noexec"), (1, "noexec"), (2, "whole path"), (12, "free some memory")],
+    [(8, "binfmt_misc"), (11, "ulimit -u"), (13, "noexec"), (1, "noexec"), (2, "full path"), (12, "free some memory")],
     ids=["emulated", "too many processes", "noexec", "sandbox", "no interpreter", "no memory"],
 )
 def test_where_no_process_can_be_started_the_rest_is_still_tried(

@@ -55,7 +55,7 @@ def score(
     opened = [ScoredRun.open(path) for path in runs if path.is_file() or _is_started(path)]
     for run in opened:
         if not run.is_finished:
-            click.echo(f"{run.name}: {len(run.history)} of {run.recipe.epochs} epochs; left out", err=True)
+            click.echo(f"{run.name}: {len(run.history)} of {run.recipe.epochs} epochs; skipped", err=True)
     finished = [run for run in opened if run.is_finished]
     if not finished:
         raise click.ClickException(
@@ -76,5 +76,5 @@ def score(
 def _is_started(folder: Path) -> bool:
     started = (folder / "best.pt").is_file()
     if not started:
-        click.echo(f"{folder.name}: no best.pt; left out", err=True)
+        click.echo(f"{folder.name}: no best.pt; skipped", err=True)
     return started

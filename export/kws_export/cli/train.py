@@ -95,7 +95,7 @@ def train(
             click.echo(epoch_line(result, recipe.epochs))
 
         if trainer.epoch and world.is_main:
-            click.echo(f"{folder} has {trainer.epoch} of {recipe.epochs} epochs; going on from there")
+            click.echo(f"{folder} has {trainer.epoch} of {recipe.epochs} epochs; continuing from there")
         try:
             with _epoch_bar(world.is_main) as progress:
                 trainer.run(progress, report)

@@ -170,7 +170,7 @@ def wake(
     rate = next(iter(found.point.negatives.values())).false_accepts_per_hour
     click.echo(
         f"found {1 - found.point.miss_rate:.1%} at {rate.value:.2f} false accepts an hour "
-        f"(95 %: {rate.low:.2f} to {rate.high:.2f}), on what was held out; wrote {out} and {out.with_suffix('.md')}"
+        f"(95 %: {rate.low:.2f} to {rate.high:.2f}), on held-out recordings; wrote {out} and {out.with_suffix('.md')}"
     )
     peak = peak_memory()
     click.echo(f"minutes: {parts}" + (f"; memory: {peak:.0f} MB at most" if peak else ""))

@@ -145,7 +145,7 @@ def _fetch(url: str, archive: Path, sha256: str, progress: "Progress") -> None:
             if failures == ATTEMPTS:
                 raise DownloadError(
                     f"{url}: {error}; gave up after {ATTEMPTS} attempts without a new byte. "
-                    f"{arrived:,} bytes are kept: run it again to go on from there"
+                    f"{arrived:,} bytes are kept: run it again to continue"
                 ) from error
             time.sleep(PAUSE_S * 2**failures)
     validator.unlink(missing_ok=True)

@@ -184,9 +184,9 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
                 pieces += between(load(path).samples, words_beside(path))
             except AudioError as error:  # one file of thousands must not end the work
                 unreadable += 1
-                _log.warning("%s: left out", error)
+                _log.warning("%s: skipped", error)
         if unreadable:
-            _log.warning("%s: %d of %d recordings cannot be decoded and are left out", pattern, unreadable, len(kept))
+            _log.warning("%s: %d of %d recordings cannot be decoded and are skipped", pattern, unreadable, len(kept))
         if kept and unreadable == len(kept):
             raise AudioError(f"none of the {len(kept)} recordings at {pattern} can be decoded; expected sound files")
         recordings.append(pieces)

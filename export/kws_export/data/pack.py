@@ -181,12 +181,12 @@ class Pack:
                 audio = [_decoded(coded) for coded in audio]
             return cls(tuple(_pieces(sources, audio, manifest["pieces"])))
         except FileNotFoundError:
-            raise SettingError(f"no pack {path}; expected a file of kws-export pack") from None
+            raise SettingError(f"no such pack: {path}; expected a file of kws-export pack") from None
         except SettingError:
             raise
         except (OSError, LookupError, ValueError, TypeError, RecursionError, AudioError) as error:
             said = shortened(one_line(error), 200)
-            raise SettingError(f"{path} is no pack: {said}; expected a file of kws-export pack") from None
+            raise SettingError(f"{path} is not a pack: {said}; expected a file of kws-export pack") from None
 
 
 def _pieces(sources: Sequence[Source], audio: Sequence[Any], listed: Any) -> Iterator[Piece]:

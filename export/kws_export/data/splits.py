@@ -207,7 +207,7 @@ def _write_arrays(folder: Path, clips: Sequence[Clip]) -> None:
         progress = track(decoded, f"decoding {clips[0].split}", total=len(clips), console=console)
         for i, outcome in enumerate(progress):
             if isinstance(outcome, AudioError):
-                _log.warning("%s: left out", outcome)
+                _log.warning("%s: skipped", outcome)
                 continue
             samples, longer = outcome
             kept.append(i)
@@ -248,5 +248,5 @@ def _readable(entry: Path, clips: list[Clip]) -> list[Clip]:
     kept = [int(i) for i in np.load(entry / _KEPT)]
     lost = sorted(set(range(len(clips))) - set(kept))
     first = clips[lost[0]].path
-    _log.warning("%d of %d clips cannot be decoded and are left out, such as %s", len(lost), len(clips), first)
+    _log.warning("%d of %d clips cannot be decoded and are skipped, such as %s", len(lost), len(clips), first)
     return [clips[i] for i in kept]

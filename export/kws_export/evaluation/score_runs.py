@@ -238,9 +238,7 @@ def common_front_end(runs: Sequence[ScoredRun]) -> tuple[tuple[str, ...], FrontE
     first = runs[0]
     for run in runs[1:]:
         if (run.metadata.labels, run.metadata.front_end) != (first.metadata.labels, first.metadata.front_end):
-            raise SettingError(
-                f"{run.path} and {first.path} have other words or another front end; score them in two commands"
-            )
+            raise SettingError(f"{run.path} and {first.path} differ in their words or front end; score them separately")
     names = [run.name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SettingError(f"two runs are called {', '.join(twice)}; expected folders of different names")

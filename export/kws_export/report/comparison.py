@@ -358,7 +358,7 @@ def check_comparable(runs: Sequence[RunScores]) -> None:
                 "expected one recipe, in which variant and seed differ"
             )
         if run.labels != first.labels:
-            raise SettingError(f"{run.run} and {first.run} know other words; report on them apart")
+            raise SettingError(f"{run.run} and {first.run} have different words; report on them separately")
         shared = run.keys.keys() & first.keys.keys()
         if stale := sorted(name for name in shared if run.keys[name] != first.keys[name]):
             raise SettingError(

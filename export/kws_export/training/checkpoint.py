@@ -121,5 +121,5 @@ class Trained:
             saved = Checkpoint.load(path)
             trained = cls(saved.network, saved.labels, saved.front_end, get_variant(saved.recipe.variant))
         if trained.front_end != front_end:
-            raise SettingError(f"{path} is of other features than this run; expected the same")
+            raise SettingError(f"{path} has other features than this run; expected the same")
         return trained

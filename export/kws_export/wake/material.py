@@ -67,7 +67,7 @@ def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int)
         for material, samples in zip((training, held_out), _parted(pieces, seed), strict=True):
             setattr(material, kind, samples)
     if not words:
-        raise SettingError("no saying of the wake word; expected --voices, or --recordings with takes of it")
+        raise SettingError("no recording of the wake word; expected --voices, or --recordings with takes of it")
     for name, material in (("training", training), ("held out", held_out)):
         seconds = sum(map(len, material.speech)) / SAMPLE_RATE
         if seconds < 60:
@@ -76,7 +76,7 @@ def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int)
                 "give more --negatives"
             )
         if not material.words:
-            raise SettingError(f"no saying of the wake word is {name}; expected five takes or more")
+            raise SettingError(f"no recording of the wake word is {name}; expected five takes or more")
     return training, held_out
 
 

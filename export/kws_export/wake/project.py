@@ -68,7 +68,7 @@ class WakeProject:
         self.recorded = load_recordings(recordings, settings.labels) if recordings else []
         if lacking := [w for w in settings.labels if not self.engines and w not in {s.label for s in self.recorded}]:
             raise SettingError(
-                f"nothing says {', '.join(lacking)}; expected --voices, or --recordings with takes of it"
+                f"no recording of {', '.join(lacking)}; expected --voices, or --recordings with takes of it"
             )
         self.first = load_model(start)[1]
         self.front_end = self.first.front_end
@@ -158,7 +158,7 @@ class WakeProject:
             takes = {"words", "language", "voices", "takes", "near_misses", "seed"} & set(changed)
             if takes:
                 raise SettingError(
-                    f"{self.folder} holds the work of other settings ({', '.join(changed)}); give another --work "
+                    f"{self.folder} holds the work for other settings ({', '.join(changed)}); give another --work "
                     "folder, or remove it"
                 )
             for run in self.folder.glob("run-*"):  # what was spoken stays good; what was trained does not

@@ -214,7 +214,7 @@ def _begin(start: Path, classes: tuple[str, ...], windows: Windows) -> tuple[Mat
     source, metadata = load_network(start)
     if metadata.padding != "valid" or metadata.front_end != windows.front_end:
         raise SettingError(
-            f'{start} is no model for streams; expected one with padding "valid", such as models/stream.onnx'
+            f'{start} is not a model for streams; expected one with padding "valid", such as models/stream.onnx'
         )
     features = [x for x, _ in windows.draw(0, 1_000_000, STATISTICS_WINDOWS)]
     measure_statistics(source, torch.from_numpy(np.stack(features)))

@@ -75,7 +75,7 @@ def limited(timeout: float, connections: Connections) -> type[HttpToolsProtocol]
             _check_headers([name for name, _ in self.headers], self.parser.get_http_version(), self._should_upgrade())
             super().on_headers_complete()
             if len(self.pipeline) > MOST_PIPELINED:
-                raise ValueError(f"more than {MOST_PIPELINED} requests at once; expected to be asked one by one")
+                raise ValueError(f"more than {MOST_PIPELINED} requests at once; expected fewer")
 
         def _count(self, size: int) -> None:
             self._head += size

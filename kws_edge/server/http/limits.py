@@ -36,7 +36,7 @@ async def read_chunks(
         if coding.lower() != plain:
             raise ProblemError(
                 "unsupported-media-type",
-                f"{header} {shortened(coding)!r}; expected the body as it is",
+                f"{header} {shortened(coding)!r}; expected an uncompressed body",
                 headers={"Accept-Encoding": "identity"},
             )
     announced = request.headers.get("Content-Length", "0")

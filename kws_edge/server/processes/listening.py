@@ -100,4 +100,4 @@ def announce(sock: socket.socket, settings: ServerSettings) -> None:
     url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
     _log.info("listening", extra={"fields": {"url": url, "api_keys": bool(settings.api_keys)}})
     if not settings.api_keys and not ipaddress.ip_address(shown).is_loopback:
-        _log.warning(f"{url}: whoever reaches it may call; KWS_EDGE_API_KEYS would ask for a key")
+        _log.warning(f"{url}: anyone who can reach it may use it; set KWS_EDGE_API_KEYS to require a key")

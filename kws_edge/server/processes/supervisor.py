@@ -198,7 +198,7 @@ class _Processes:
         said = f"process {child.process.pid} ended with exit code {status}"
         if self._stopping:
             if status and child.ready:
-                _log.error(f"{said} while the server stops")
+                _log.error(f"{said} while the server is stopping")
         elif child.ready:
             _log.error(f"{said}; another takes its place")
             self._due.append(child.began + _AGAIN)

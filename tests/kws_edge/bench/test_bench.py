@@ -346,7 +346,7 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(text)
-    with pytest.raises(SettingError, match="expected what kws-edge bench --out wrote"):
+    with pytest.raises(SettingError, match="expected a file that kws-edge bench --out wrote"):
         BenchReport.read(path)
 
 

@@ -238,7 +238,7 @@ def test_a_server_that_stops_ends_it_in_one_line(path: Path) -> None:
         process.stdout.readline()
     assert process.wait(PATIENT) == 2
     _, said = process.communicate()
-    assert said == "Error: The server is stopping: the server stops; connect again\n"
+    assert said == "Error: The server is stopping: the server is stopping; connect again\n"
 
 
 # Keys

@@ -51,9 +51,9 @@ def with_instead(tmp_path: Path, name: str, instead: Callable[[Any, str], None])
 def test_a_number_that_cannot_be_is_an_error_of_the_model(tmp_path: Path, output: str, value: float) -> None:
     model = KeywordModel.load(with_output(tmp_path, output, value))
     spotter = Spotter(model)
-    with pytest.raises(ModelError, match="cannot be; expected a sound model"):
+    with pytest.raises(ModelError, match="out of its range; expected an undamaged model"):
         spotter.push(speech())
-    with pytest.raises(ModelError, match="cannot be; expected a sound model"):
+    with pytest.raises(ModelError, match="out of its range; expected an undamaged model"):
         model.classify(speech()[:16_000], 16_000)
 
 

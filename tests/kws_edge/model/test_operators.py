@@ -67,5 +67,5 @@ def test_a_line_is_domain_opset_and_names_in_order() -> None:
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "no.onnx").write_bytes(b"no model")
-    with pytest.raises(ModelError, match="expected a sound model"):
+    with pytest.raises(ModelError, match="expected an undamaged model"):
         needed_operators([tmp_path / "no.onnx"])

@@ -510,7 +510,7 @@ def test_settings_come_from_the_environment_and_what_is_given_outranks_it(monkey
         ({"workers": "many"}, "--workers / KWS_EDGE_WORKERS: 'many'; expected a whole number from 1 to 64$"),
         ({"max_clips": 100, "max_queue": 50}, "--max-clips 100 is over --max-queue 50"),
         ({"no_such": 1}, "--no-such / KWS_EDGE_NO_SUCH: no such setting"),
-        ({"api_keys": "short"}, "^KWS_EDGE_API_KEYS: a key of 16 to 256"),
+        ({"api_keys": "short"}, "^KWS_EDGE_API_KEYS: expected a key of 16 to 256"),
         ({"idle_timeout": float("nan")}, r"--idle-timeout .*: nan; expected a number above 0 up to 3600 \(seconds\)$"),
         ({"client_rate": "-1"}, "--client-rate .*: '-1'; expected a number of 0 or more$"),
         ({"strict": "perhaps"}, "--strict .*: 'perhaps'; expected true or false$"),
@@ -584,8 +584,12 @@ def test_the_log_says_at_the_start_who_may_call_and_what_was_mistyped(path: Path
     assert next(line for line in lines if line["message"] == "listening")["api_keys"] is False
     warnings = [line["message"] for line in lines if line["level"] == "warning"]
     assert warnings == [
-        "variable KWS_EDGE_MAX_BODDY: no such setting, and left out; KWS_EDGE_MAX_BODY is one",
-        next(m for m in warnings if m.endswith("whoever reaches it may call; KWS_EDGE_API_KEYS would ask for a key")),
+        "variable KWS_EDGE_MAX_BODDY: no such setting; ignored; KWS_EDGE_MAX_BODY is one",
+        next(
+            m
+            for m in warnings
+            if m.endswith("anyone who can reach it may use it; set KWS_EDGE_API_KEYS to require a key")
+        ),
     ]
 
 

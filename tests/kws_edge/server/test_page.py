@@ -156,7 +156,7 @@ def test_a_server_that_goes_away_is_said(path: Path, browser: Page) -> None:
         browser.js(CLICK)
         browser.wait("document.querySelector('#state').innerText.startsWith('Listening')")
     browser.wait("!document.querySelector('#problem').hidden")
-    assert browser.text("#problem") == "the server stops; connect again"
+    assert browser.text("#problem") == "the server is stopping; connect again"
     assert browser.text("#microphone") == "Start listening"
 
 

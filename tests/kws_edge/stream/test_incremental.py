@@ -170,7 +170,7 @@ def test_a_step_file_of_other_weights_is_refused(network: MatchboxNet, tmp_path:
     path = save(network, tmp_path)
     other = MatchboxNet(len(LABELS), padding="valid").eval()
     save_model(build_step_model(other, METADATA), path.with_suffix(".step.onnx"))
-    with pytest.raises(ModelError, match=r"steps\.step\.onnx: answers differently than steps\.onnx"):
+    with pytest.raises(ModelError, match=r"steps\.step\.onnx: answers differently from steps\.onnx"):
         Spotter(KeywordModel.load(path))
 
 

@@ -111,7 +111,7 @@ def test_ctrl_c_is_status_130_and_the_same_command_goes_on(
     assert "stopped after 1 epochs; the same command continues from there" in stopped.stderr
     resumed = call(*arguments)
     assert resumed.exit_code == 0
-    assert resumed.stdout.startswith(f"{tmp_path}/run has 1 of 2 epochs; going on from there\nepoch   2/2")
+    assert resumed.stdout.startswith(f"{tmp_path}/run has 1 of 2 epochs; continuing from there\nepoch   2/2")
 
 
 def test_on_a_terminal_a_bar_moves_and_makes_room_for_the_epochs_line(

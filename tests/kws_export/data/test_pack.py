@@ -167,7 +167,7 @@ def test_a_pack_of_other_arrays_is_refused(pack: Pack, tmp_path: Path) -> None:
     file = read_arrays(tmp_path / "p.npz")
     for other in (file["audio0"].astype(np.float32), file["audio0"].reshape(-1, 1), np.array("text")):
         np.savez(tmp_path / "q.npz", **{**file, "audio0": other})
-        with pytest.raises(SettingError, match="is no pack"):
+        with pytest.raises(SettingError, match="is not a pack"):
             Pack.load(tmp_path / "q.npz")
 
 

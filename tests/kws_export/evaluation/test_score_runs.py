@@ -235,8 +235,8 @@ def test_runs_that_are_still_training_are_left_out_and_named(tones: Path, run: P
     (young / "history.jsonl").write_text("\n".join(history[:2]) + "\n")
     result = score(tones, tmp_path / "scores", run, young, unborn)
     assert result.exit_code == 0, result.output
-    assert "young-1: 2 of 4 epochs; left out" in result.stderr
-    assert "unborn-1: no best.pt; left out" in result.stderr
+    assert "young-1: 2 of 4 epochs; skipped" in result.stderr
+    assert "unborn-1: no best.pt; skipped" in result.stderr
     assert [path.name for path in (tmp_path / "scores").iterdir()] == ["tones-1.npz"]
     alone = score(tones, tmp_path / "scores", young)
     assert alone.exit_code == 1

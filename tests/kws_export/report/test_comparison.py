@@ -185,7 +185,7 @@ def weighted(variant: str, end: float) -> RunScores:
         ([with_recipe(RUN, kl_end=0.1)], "only runs with kl_end"),
         ([RUN, replace(RUN, run="again")], "softmax-1 and again are both softmax with seed 1"),
         ([RUN, with_recipe(score_files.run("edl_ce"), epochs=20)], "recipes that differ in epochs"),
-        ([RUN, score_files.run("edl_ce", labels=("a", "b", "c"))], "know other words"),
+        ([RUN, score_files.run("edl_ce", labels=("a", "b", "c"))], "have different words"),
         ([RUN, score_files.run("edl_ce", keys={"test": "other"})], r"scored on other clips \(test\)"),
     ],
 )

@@ -58,7 +58,7 @@ def test_without_speech_to_tell_it_from_there_is_no_word() -> None:
 
 
 def test_without_a_saying_there_is_no_word() -> None:
-    with pytest.raises(SettingError, match="no saying"):
+    with pytest.raises(SettingError, match="no recording of the wake word"):
         part([], [], pack(), seed=1)
 
 

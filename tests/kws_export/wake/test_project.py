@@ -145,7 +145,7 @@ def test_takes_of_noise_alone_fail_the_run(recordings: Path, tmp_path: Path) -> 
 
 def test_without_voices_and_recordings_nothing_says_the_word(negatives: Pack, tmp_path: Path) -> None:
     start = KeywordModel.load("stream").path
-    with pytest.raises(SettingError, match="nothing says Rießen"):
+    with pytest.raises(SettingError, match="no recording of Rießen"):
         WakeProject(SETTINGS, tmp_path, start=start, negatives=negatives)
 
 
