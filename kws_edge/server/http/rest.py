@@ -97,25 +97,23 @@ class ClipParameters(BaseModel):
 
     model: Annotated[
         str | None,
-        Field(description="A name of `GET /v1/models`; the default model where none is given.", max_length=200),
+        Field(description="A name from `GET /v1/models`  [default: the default model]", max_length=200),
     ] = None
     target: Annotated[
         float,
         *TARGET,
         Field(
-            description="Accuracy that accepted clips should have: 0.995, 99.5 or 99.5 %; one that the model was "
-            "calibrated for."
+            description="Share of the given answers that should be right, one that the model is calibrated for: 0.995, "
+            "99.5 or 99.5 %."
         ),
     ] = DEFAULT_TARGET
-    score: Annotated[
-        Score | None, Field(description="The uncertainty that decides; the model's own where none is given.")
-    ] = None
+    score: Annotated[Score | None, Field(description="Uncertainty that decides  [default: the model's choice]")] = None
     channel: Annotated[
         str | None,
         Field(
             pattern="^(mix|[1-9][0-9]?)$",
-            description="Of a file with several channels: the number of one, from 1, or `mix` for their average; where "
-            "none is given the average, or the strongest where they cancel each other.",
+            description="One of several channels, from 1, or `mix` for their average  [default: their average, or the "
+            "strongest if they cancel each other]",
         ),
     ] = None
 

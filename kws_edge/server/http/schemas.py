@@ -1,4 +1,4 @@
-"""What the server answers, as types: the JSON of each route, which OpenAPI describes and Pydantic checks."""
+"""The JSON that the server answers: types that OpenAPI describes and Pydantic checks."""
 
 from typing import Annotated, Any, Literal
 
@@ -40,22 +40,22 @@ class _Schema(BaseModel):
 class Classified(_Schema):
     """What a model says about a clip: a word, or an abstention that says why."""
 
-    label: str | None = Field(description="The word; null where the model abstained.")
-    guess: str | None = Field(description="The most probable word, also where the model abstained.")
-    probability: Fraction = Field(description="Of the guess.")
+    label: str | None = Field(description="The word; null if the model abstained.")
+    guess: str | None = Field(description="The most probable word, even if the model abstained.")
+    probability: Fraction = Field(description="Probability of the guess.")
     abstained: bool = Field(description="Whether the label was withheld.")
-    reason: Reason | None = Field(description="Why it was.")
-    start: Seconds = Field(description="Where in the clip the window lies that was decided on, in seconds.")
-    end: Seconds
+    reason: Reason | None = Field(description="Why the label was withheld; null if it was not.")
+    start: Seconds = Field(description="Start of the window that was decided on, in seconds of the clip.")
+    end: Seconds = Field(description="End of that window.")
     score: Score = Field(description="The uncertainty that decided.")
-    threshold: Number = Field(description="The label is withheld where the score is above it.")
+    threshold: Number = Field(description="The label is withheld if the score is above it.")
     target: Fraction = Field(description="Accuracy of accepted clips for which the threshold was calibrated.")
-    vacuity: Fraction = Field(description="Lack of evidence.")
-    entropy: Fraction = Field(description="Of the probabilities, normalised.")
+    vacuity: Fraction = Field(description="How little evidence there is: K / (sum of evidence + K).")
+    entropy: Fraction = Field(description="Entropy of the probabilities, normalised to 0 to 1.")
     alpha: list[Positive] = Field(description="Dirichlet parameters, in the order of the model's labels.")
-    model: str
-    seconds: Seconds = Field(description="Length of the clip.")
-    warnings: list[str] = Field(description="What was odd about the file and did not stop it from being decoded.")
+    model: str = Field(description="Name of the model.")
+    seconds: Seconds = Field(description="Length of the clip, in seconds.")
+    warnings: list[str] = Field(description="Oddities of the file that did not prevent decoding it.")
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
@@ -68,12 +68,12 @@ class WrongParameter(_Schema):
 
 
 class ProblemDetails(_Schema):
-    """An error, as RFC 9457 has it."""
+    """An error in the form of RFC 9457."""
 
     type: str = Field(description="`urn:kws-edge:problem:CODE`; the codes are a closed set.")
     title: str
     status: int = Field(ge=400, le=599)
-    detail: str = Field(description="What was given, what was expected.")
+    detail: str = Field(description="What was given and what was expected.")
     errors: list[WrongParameter] | None = None
 
     model_config = ConfigDict(
@@ -93,7 +93,7 @@ class ProblemDetails(_Schema):
 class BatchItem(_Schema):
     """The answer about one file of a batch: a prediction or a problem."""
 
-    file: str = Field(description="Its name in the form.")
+    file: str = Field(description="Its file name in the form.")
     prediction: Classified | None = None
     problem: ProblemDetails | None = None
 
@@ -105,43 +105,47 @@ class Batch(_Schema):
 
 
 class ModelSummary(_Schema):
-    """A model that is served."""
+    """A model of this server."""
 
     name: str
-    default: bool = Field(description="Whether it answers where none is named.")
-    labels: list[str] = Field(description="The words it knows, in the order of alpha.")
-    variant: str = Field(description="Which evidential head it has.")
-    score: Score = Field(description="The uncertainty that decides unless another is asked for.")
-    targets: dict[str, list[Fraction]] = Field(description="For each score, the targets that can be asked for.")
-    provider: str = Field(description="The execution provider that runs.")
+    default: bool = Field(description="Whether it is used if a request names none.")
+    labels: list[str] = Field(description="Its words, in the order of alpha.")
+    variant: str = Field(description="Its evidential variant.")
+    score: Score = Field(description="The uncertainty that decides by default.")
+    targets: dict[str, list[Fraction]] = Field(description="The targets that a request may name, for each score.")
+    provider: str = Field(description="The execution provider that runs it.")
     in_browser: bool = Field(description="Whether the page can run it in the browser.")
 
 
 class Models(_Schema):
-    """All models that are served."""
+    """All models of this server."""
 
     models: list[ModelSummary]
 
 
 class StreamDecision(_Schema):
-    """By what a stream decides: the model's own settings, or else what its clips were calibrated to."""
+    """How a stream decides: by the model's thresholds for streams or, without any, by those for clips."""
 
-    thresholds: dict[Score, Number] = Field(description="The highest uncertainty that is accepted; all must hold.")
-    labels: dict[str, dict[Score, Number]] = Field(description="Thresholds of single labels, instead of those.")
-    probability: Fraction = Field(description="The least that is accepted.")
-    smoothing: Seconds = Field(description="Over how long windows are averaged.")
-    hysteresis: Fraction = Field(description="How far of the way to 1 a score must rise before a word can come again.")
-    rearm: Seconds = Field(description="For how long it must stay there.")
-    refractory: Seconds = Field(description="The least time between words.")
-    crowding: Number = Field(description="How much surer a word must be within sound that is as loud; 0 for no surer.")
+    thresholds: dict[Score, Number] = Field(
+        description="The highest accepted uncertainty, for each score; all must hold."
+    )
+    labels: dict[str, dict[Score, Number]] = Field(description="Thresholds of single labels, in place of these.")
+    probability: Fraction = Field(description="The lowest accepted probability.")
+    smoothing: Seconds = Field(description="Time over which windows are averaged.")
+    hysteresis: Fraction = Field(description="How far towards 1 a score must rise again before the next event.")
+    rearm: Seconds = Field(description="How long it must stay there.")
+    refractory: Seconds = Field(description="Shortest time between two events.")
+    crowding: Number = Field(
+        description="How much more certain a word must be amid sound as loud as it is; 0 for not at all."
+    )
 
 
 class ModelDescription(ModelSummary):
-    """All that a model's file says of itself."""
+    """Everything that a model file says about the model."""
 
-    padding: Padding = Field(description="`valid` where the network looks at nothing but whole windows of a stream.")
-    window: Seconds = Field(description="Length of a window of a stream.")
-    decision: StreamDecision | None = Field(description="Null where the model was not calibrated.")
+    padding: Padding = Field(description="Padding of the convolutions; `valid` networks have a form for streams.")
+    window: Seconds = Field(description="Length of a window of a stream, in seconds.")
+    decision: StreamDecision | None = Field(description="Null if the model is not calibrated.")
     front_end: dict[str, Any]
     thresholds: dict[str, list[dict[str, Any]]]
     calibration: dict[str, Any]
@@ -153,19 +157,19 @@ class ModelDescription(ModelSummary):
 
 
 class Live(_Schema):
-    """The process answers."""
+    """The process is alive."""
 
     status: Literal["live"] = "live"
 
 
 class Ready(_Schema):
-    """Requests are taken."""
+    """The server accepts requests."""
 
     status: Literal["ready"] = "ready"
-    instance: str = Field(description="Which process answers, where several are behind one address.")
-    version: str = Field(description="Of kws-edge.")
-    onnxruntime: str = Field(description="Its version.")
-    python: str = Field(description="Its version.")
+    instance: str = Field(description="Identifies the process that answers, of several behind one address.")
+    version: str = Field(description="Version of kws-edge.")
+    onnxruntime: str = Field(description="Version of onnxruntime.")
+    python: str = Field(description="Version of Python.")
     providers: dict[str, str] = Field(description="The execution provider that runs each model.")
-    waiting: int = Field(ge=0, description="Clips that wait for a thread.")
-    streams: int = Field(ge=0, description="Streams that are open.")
+    waiting: int = Field(ge=0, description="Clips waiting for a thread.")
+    streams: int = Field(ge=0, description="Open streams.")
