@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kws_edge.errors import DependencyError
+from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
 from kws_export.phonemes.distance import symbols
 from kws_export.voices.espeak import transcribe
@@ -28,7 +28,8 @@ class Dictionary:
 
         Raises
         ------
-        DependencyError : wordfreq is not installed or does not know the language, or there is no espeak-ng.
+        SettingError : there is no list of words in the language.
+        DependencyError : there is no espeak-ng.
         """
         words = _frequent(language, count)
         kept = _folder() / f"{language}-{hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}.json"
@@ -52,15 +53,14 @@ def _kept(path: Path, count: int) -> list[str] | None:
 
 
 def _frequent(language: str, count: int) -> list[str]:
-    try:
-        from wordfreq import available_languages, top_n_list
-    except ImportError:
-        raise DependencyError(
-            "near-misses come from a list of frequent words, which needs wordfreq; pip install wordfreq"
-        ) from None
+    from wordfreq import available_languages, top_n_list
+
     code = language.split("-", maxsplit=1)[0]
     if code not in available_languages():
-        raise DependencyError(f"wordfreq has no word list for {language}; expected a language such as en or de")
+        raise SettingError(
+            f"no list of words in {language}, from which near-misses are made; expected a language such as en or de, "
+            "or no near-misses"
+        )
     # Single letters and numbers are spoken by name, and are no words that anyone says among others.
     return [word for word in top_n_list(code, count) if word.isalpha() and len(word) > 1]
 

@@ -132,13 +132,13 @@ class WakeProject:
     def _material(self, progress: Progress) -> tuple[Material, Material]:
         s = self.settings
         spoken: list[Saying] = []
+        phrases = similar_phrases(s) if self.engines and s.near_misses else []  # first: what it lacks is told at once
         if self.engines:
             progress.start("speaking the word", word_takes(s, self.engines))
             for label, path in spoken_words(s, self.engines, self.folder / "said", progress.step):
                 spoken += load_takes(label, [path])
         near: list[Saying] = []
-        if self.engines and s.near_misses:
-            phrases = similar_phrases(s)
+        if phrases:
             progress.start("speaking near-misses", near_takes(len(phrases), self.engines))
             paths = list(spoken_near_misses(s, self.engines, self.folder / "near-misses", progress.step))
             near = load_takes(UNKNOWN, paths)

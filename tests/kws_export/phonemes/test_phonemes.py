@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from kws_edge.errors import DependencyError
+from kws_edge.errors import SettingError
 from kws_export.phonemes import Dictionary, distance, near_misses, symbols
 from kws_export.phonemes.distance import distances
 
@@ -67,7 +67,6 @@ def test_of_homophones_the_most_frequent_stands_for_all() -> None:
 
 @pytest.mark.skipif(not shutil.which("espeak-ng"), reason="needs espeak-ng")
 def test_a_dictionary_is_of_any_language_and_made_once(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wordfreq")
     monkeypatch.setenv("KWS_EXPORT_CACHE", str(tmp_path))
     made = Dictionary.load("de", 60)
     assert made.pronunciations[made.words.index("und")] == "ˈʊnt"
@@ -76,6 +75,5 @@ def test_a_dictionary_is_of_any_language_and_made_once(tmp_path: object, monkeyp
 
 
 def test_a_language_without_a_word_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wordfreq")
-    with pytest.raises(DependencyError, match="no word list for xx"):
+    with pytest.raises(SettingError, match="no list of words in xx"):
         Dictionary.load("xx")
