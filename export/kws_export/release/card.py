@@ -14,28 +14,27 @@ from kws_export.release.parity import Parity
 from kws_export.training.recipe import Recipe
 
 OTHER_WORDS = (
-    " Other words are those of the data set that the model does not know; every answer to one of them is wrong, so the "
-    "more is withheld the better."
+    " Other words are words of the data set that the model does not know. Every label for one of them is wrong, so the "
+    "more are withheld the better."
 )
 WHOLE_WORDS = (
-    " It was trained on whole words alone, and names many half words (`python bench/half_words.py` says how many): "
-    "give it clips of one whole word, and take a model with windows without a word in its training for streams."
+    " It was trained on whole words only, and names many halves of words (`python bench/half_words.py` counts them): "
+    "give it clips of one whole word, and for streams use a model whose training had windows without a word."
 )
 OPEN = (
-    "Words outside the list are not a class: the model may name them with confidence, which the thresholds reduce but "
-    "do not exclude."
+    "Words outside the list are not a class: the model may take them for one of its own with confidence, which the "
+    "thresholds make rarer but do not exclude."
 )
 CLOSED = (
-    "`_unknown_` was learnt from the data set's other words, few as they are: a word of another kind, or running "
-    "speech, may still be named."
+    "`_unknown_` was learned from the few other words of the data set: words of another kind, or running speech, may "
+    "still get a label."
 )
 
 
 SHOWN = (
-    "A target is **shown** where the validation clips, with 95 % confidence, leave no more errors than it allows to "
-    "clips like them. Where they are too few for that, the target is *not shown*: the threshold is then the loosest "
-    "that reached it on these very clips, and no promise. Other speakers and rooms may differ: compare the two columns "
-    "of accepted accuracy."
+    "A target is **shown** if the validation clips prove, with 95 % confidence, that clips like them meet it. With too "
+    "few clips for that it is *not shown*: the threshold is then the loosest that met the target on these very clips, "
+    "and promises nothing. Other speakers and rooms may differ: compare the two columns of accepted accuracy."
 )
 
 
@@ -74,7 +73,7 @@ def model_card(
             "",
             f"MatchboxNet-3x{recipe.repeat}x{recipe.channels} with the `{m.variant}` evidential head; "
             f"{t['parameters']:,} parameters, {size / 1000:.0f} kB. "
-            "One word of a closed set in a clip of about a second, or an abstention.",
+            "It names one word of a closed set in a clip of about a second, or abstains.",
             "",
             f"**Words ({len(words)}):** {', '.join(words)}" + (f"; classes besides: {others}" if others else ""),
             "",
@@ -96,17 +95,17 @@ def model_card(
                     ["splits", "by the recordings' own lists, validation_list.txt and testing_list.txt"],
                     ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
                     *([["started from", f"`{recipe.start}`"]] if recipe.start else []),
-                    *([["learnt from", f"`{teacher}`"]] if teacher else []),
+                    *([["distilled from", f"`{teacher}`"]] if teacher else []),
                     ["seed", str(t["seed"])],
-                    *([["without words", str(t["negatives"])]] if t["negatives"] else []),
+                    *([["recordings without words", str(t["negatives"])]] if t["negatives"] else []),
                     *([f"quantised, {key}", str(text)] for key, text in t.get("quantisation", {}).items()),
                 ],
             ),
             "",
             "## Operating points",
             "",
-            "Thresholds are chosen on the validation split; what they give on the test split is beside it, with 95 % "
-            f"intervals. The score used by default is **{m.score}**.",
+            "Thresholds are chosen on the validation split; what they give on the test split stands beside it, with "
+            f"95 % intervals. The default score is **{m.score}**.",
             "",
             _operating_points(m, observed, other_words),
             "",
@@ -122,10 +121,11 @@ def model_card(
             "",
             "## Limits",
             "",
-            "Words said as in the recordings above; other voices, rooms and microphones may give less. "
+            "The figures are for recordings like those above; with other voices, rooms and microphones the model may "
+            "do worse. "
             + (CLOSED if UNKNOWN in m.labels else OPEN)
             + ("" if t["negatives"] else WHOLE_WORDS)
-            + " Not for safety.",
+            + " Not for safety-critical use.",
             "",
             "## Licence and attribution",
             "",
@@ -163,11 +163,9 @@ def _accepted(point: OperatingPoint) -> str:
 def _fewest(m: Metadata) -> str:
     """What it would take to show the targets that are not shown."""
     missing = sorted({p.target for points in m.thresholds.values() for p in points if not p.is_shown})
-    takes = ", ".join(f"{_percent(t, 1)} {fewest_to_promise(t):,}" for t in missing)
+    takes = ", ".join(f"{fewest_to_promise(t):,} for {_percent(t, 1)}" for t in missing)
     clips = m.calibration["clips"]
-    return (
-        f" Accepted clips that it takes, without one error: {takes}; validation has {clips:,} in all." if takes else ""
-    )
+    return f" Accepted clips needed, without a single error: {takes}; validation has {clips:,} in all." if takes else ""
 
 
 def _on_streams(m: Metadata) -> list[str]:
@@ -185,7 +183,7 @@ def _on_streams(m: Metadata) -> list[str]:
     return [
         "## On streams",
         "",
-        f"The file carries thresholds of its own for streams{chosen_for}{f' ({verdict})' if verdict else ''}: "
+        f"The file has separate thresholds for streams{chosen_for}{f' ({verdict})' if verdict else ''}: "
         f"`kws-edge models {m.name}` shows them and what they were calibrated on.",
         "",
         *([_table(["without the words", "", "length", "false accepts", "rate"], rows), ""] if rows else []),
@@ -197,16 +195,16 @@ def _against_source(parity: Parity) -> list[str]:
     return [
         f"## Against {parity.before}",
         "",
-        "Both files at thresholds that their own answers on validation give; operating points are those on the test "
-        "split. The second table is clip by clip, on the test split.",
+        "Each file has the thresholds that its own answers on validation give; operating points are those on the test "
+        "split. The second table compares clip by clip, on the test split.",
         "",
         _table(figures[0], figures[1:]),
         "",
         _table(agreement[0], agreement[1:]),
         "",
-        f"Speed: one window on one thread, in turn with the other file, on {parity.speed.machine}; the median of "
-        f"pairs, half of which lie from {parity.speed.low:.2f} to {parity.speed.high:.2f}. Another processor gives "
-        "another figure: measure on yours.",
+        f"Speed: one window on one thread, interleaved with the other file, on {parity.speed.machine}; the median of "
+        f"the ratios of pairs, with quartiles {parity.speed.low:.2f} and {parity.speed.high:.2f}. It differs between "
+        "processors: measure on yours.",
         "",
     ]
 
@@ -221,7 +219,7 @@ def parity_rows(parity: Parity) -> tuple[list[list[str]], list[list[str]]]:
     figures.append(["size, kB", f"{before / 1000:.0f}", f"{after / 1000:.0f}", f"x {after / before:.2f}"])
     low, high = (f"{100 * end:+.2f}" for end in parity.interval)
     agreement = [
-        ["how alike", ""],
+        ["agreement", ""],
         ["change of accuracy, points (95 % interval)", f"{100 * parity.accuracy_change:+.2f} ({low} to {high})"],
         ["same word", _percent(parity.same_answer)],
         ["same word, or withheld by both, at the default threshold", _percent(parity.same_decision)],

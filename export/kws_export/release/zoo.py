@@ -21,7 +21,7 @@ _HEAD = [
     "model", "variant", "classes", "size", "test accuracy", f"entropy at {TARGET}: accepted", "coverage",
     "others withheld", f"vacuity at {TARGET}: accepted", "coverage", "others withheld",
 ]  # fmt: skip
-_WAKE_HEAD = ["wake word's model", "listens for", "size", "found, held out", "false accepts an hour, held out"]
+_WAKE_HEAD = ["wake word model", "listens for", "size", "found, held out", "false accepts an hour, held out"]
 _BEGIN, _END = "<!-- kws-export zoo -->", "<!-- end -->"
 
 

@@ -1,4 +1,4 @@
-"""The card of a wake word's model: what it was made from, what it does, under which licences."""
+"""The card of a wake word model: what it was made from, how well it works, under which licences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -117,20 +117,20 @@ def wake_card(
     ]
     rows.append(f"| {settings.limit:g} false accepts an hour | {verdict} | |")
     if near:
-        rows.append(
-            f"| answered of {settings.near_misses} near-misses, spoken one after the other | {near.false_accepts} | |"
-        )
+        rows.append(f"| events on {settings.near_misses} near-misses, spoken in succession | {near.false_accepts} | |")
     delay = point.words.delay(0.5)
     recordings = (
-        [] if made_from.recordings else ["It has heard no person say the word: only voices of speech engines.", ""]
+        []
+        if made_from.recordings
+        else ["It was trained without recordings of people: only speech synthesisers say the word.", ""]
     )
     sources = [f"| {s.name} | {s.licence} | {s.attribution} |" for s in made_from.sources]
     return "\n".join(
         [
             f"# {metadata.name}",
             "",
-            f"Listens for {' and '.join(f'**{w}**' for w in settings.labels)} in a stream, and is silent about the "
-            f"rest. {metadata.training['parameters']:,} parameters, {size / 1000:.0f} kB.",
+            f"Listens for {' and '.join(f'**{w}**' for w in settings.labels)} in a stream, and ignores "
+            f"everything else. {metadata.training['parameters']:,} parameters, {size / 1000:.0f} kB.",
             "",
             *recordings,
             "Made by:",
@@ -139,8 +139,8 @@ def wake_card(
             "",
             "## What it does",
             "",
-            "On speakers, voices and recordings that it was not trained on. These chose the epoch and the threshold, "
-            "so expect a little less elsewhere, and measure with `kws-edge evaluate-stream`.",
+            "Measured on speakers, voices and recordings that it was not trained on. The epoch and the threshold were "
+            "chosen on them, so expect slightly less elsewhere: measure with `kws-edge evaluate-stream`.",
             "",
             "| | | |",
             "| --- | --- | --- |",
@@ -153,8 +153,8 @@ def wake_card(
             "",
             f"- {made_from.data}",
             f"- {made_from.negatives}",
-            f"- first weights: `{made_from.start_name}`; {settings.epochs} epochs of {settings.steps} steps, the best "
-            f"is {metadata.training['best_epoch']}; seed {settings.seed}",
+            f"- started from `{made_from.start_name}`; {settings.epochs} epochs of {settings.steps} steps, of which "
+            f"{metadata.training['best_epoch']} is the best; seed {settings.seed}",
             *(f"- {voice}" for voice in made_from.voices),
             *([f"- {made_from.recordings}"] if made_from.recordings else []),
             "",
@@ -164,7 +164,7 @@ def wake_card(
             "",
             "## Limits",
             "",
-            "Not for safety. People, rooms and microphones unlike those above may be heard less often.",
+            "Not for safety-critical use. People, rooms and microphones unlike those above may be missed more often.",
             "",
             "## Licence and attribution",
             "",

@@ -230,7 +230,7 @@ def test_the_card_says_what_the_thresholds_give_on_the_test_split_and_on_other_w
 
 
 def test_the_card_of_a_model_that_heard_whole_words_alone_says_that_it_names_half_words(exported: Exported) -> None:
-    sentence = "trained on whole words alone"
+    sentence = "trained on whole words only"
     assert sentence in (ROOT / "models" / "softmax.md").read_text(encoding="utf-8")
     assert sentence not in exported.card  # its training had windows without a word
 
@@ -270,7 +270,7 @@ def test_a_closed_task_is_measured_on_its_list_and_the_card_says_so(root: Path, 
     assert metadata.training["clips"]["train"] == 4 * 20 + len(list((root / OTHER).iterdir()))
     assert "**Words (1):** low; classes besides: `_unknown_`" in card
     assert "test 16 (`official.txt`)" in card
-    assert "`_unknown_` was learnt from" in card
+    assert "`_unknown_` was learned from" in card
     assert "ther words withheld" not in card
 
 
@@ -288,7 +288,7 @@ def test_the_card_names_epochs_seed_and_the_command(exported: Exported) -> None:
     for text in (
         "| epochs | 4 (",
         "| seed | 1 |",
-        "| without words | hiss, one recording |",
+        "| recordings without words | hiss, one recording |",
     ):
         assert text in exported.card
     assert (
