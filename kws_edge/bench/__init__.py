@@ -1,5 +1,6 @@
 """What a model costs on this machine: time, memory, and where they go.
 
-`workload` says what is run, `worker` runs one row in a process of its own, `runner` starts the workers and takes turns
-between them, `report` holds the figures and compares them with older ones. The command line is `kws-edge bench`.
+`workload` says what is run, `worker` measures one row in a process of its own, `process` starts and asks such a
+process, `runner` takes turns between them, `report` holds the figures and compares them with older ones. The command
+line is `kws-edge bench`.
 """

@@ -34,10 +34,11 @@ from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
 from kws_export.training.recipe import Recipe
 from kws_export.wake.card import Provenance, wake_card
-from kws_export.wake.held_out import PEOPLE, SMOOTHING, SNR, chosen
+from kws_export.wake.held_out import PEOPLE, SNR, chosen
 from kws_export.wake.material import Material
 from kws_export.wake.settings import WakeSettings
 from kws_export.wake.training import UNKNOWN, VARIANT
+from kws_export.wake.whole_stream import SMOOTHING
 from kws_export.wake.windows import Windows
 
 SCORE: Score = "entropy"

@@ -28,8 +28,9 @@ from kws_export.training.novograd import NovoGrad
 from kws_export.training.run_folder import write_checkpoint
 from kws_export.training.schedule import warmup_hold_decay
 from kws_export.training.trainer import BETAS, GRADIENT_LIMIT, bound_gradients, seed_everything
-from kws_export.wake.held_out import HOP, HeldOut, log_odds, peak_places, smoothed, stream_logits
+from kws_export.wake.held_out import HeldOut
 from kws_export.wake.settings import WakeSettings
+from kws_export.wake.whole_stream import HOP, log_odds, peak_places, smoothed, stream_logits
 from kws_export.wake.windows import Windows
 
 VARIANT = "softmax"

@@ -26,8 +26,8 @@ from kws_export.data.augment import (
 )
 from kws_export.data.features import window_features
 from kws_export.data.negatives import stretch
-from kws_export.wake.held_out import stream_features
 from kws_export.wake.material import Material, Saying
+from kws_export.wake.whole_stream import stream_features
 
 AUGMENTATION = Augmentation(
     speed=(0.84, 1.2),

@@ -24,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 from paths import ROOT
 
 from kws_edge.audio.load import load
-from kws_edge.bench import runner
+from kws_edge.bench import process, runner
 from kws_edge.bench.graph import BoundRun, count_nodes, nodes_by_provider, time_graph, without_head
 from kws_edge.bench.machine import cpu_quota, describe
 from kws_edge.bench.plot import plot
@@ -425,7 +425,7 @@ def test_tables_verdict_and_comparison_for_people(tiny: str) -> None:
         (["--seconds", "0"], "seconds=0.0; expected more than 0"),
         (["--provider", "cpu", "--task", "stream", "--hop", "0.015"], "hop=0.015 s; expected a multiple of 0.01 s"),
         (["--plot", "bench.png"], "expected a name that ends in .svg"),
-        (["--compare", "gone.json"], "gone.json: No such file or directory; expected what kws-edge bench"),
+        (["--compare", "gone.json"], "gone.json: No such file or directory; expected a file that kws-edge bench"),
         (["--provider", "cpu", "--task", "clip", "--model", "gone.onnx"], "gone.onnx: No such file or directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -477,7 +477,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def behave(behaviour: str = "pass", nodes: str = '{"cuda": 4}') -> None:
         code = FAKE.format(behaviour=behaviour, nodes=nodes)
-        monkeypatch.setattr(runner, "_COMMAND", [sys.executable, "-c", code])
+        monkeypatch.setattr(process, "_COMMAND", [sys.executable, "-c", code])
 
     monkeypatch.setattr(runner, "available_providers", lambda: ("cuda", "cpu"))
     return behave
@@ -508,7 +508,7 @@ def test_models_of_one_name_are_told_apart_by_their_files(worker: Callable[..., 
 def test_a_provider_that_breaks_is_reported_and_breaks_nothing_else(
     worker: Callable[..., None], monkeypatch: pytest.MonkeyPatch, behaviour: str, problem: str
 ) -> None:
-    monkeypatch.setattr(runner, "_PATIENCE", 0.5 if "sleep" in behaviour else 60.0)
+    monkeypatch.setattr(process, "_PATIENCE", 0.5 if "sleep" in behaviour else 60.0)
     worker(behaviour)
     with pytest.raises(ProviderError, match=re.escape(problem)):
         probe("tiny", "cuda")
