@@ -9,7 +9,8 @@ from kws_edge.model.score import SCORES
 from kws_export.evaluation.score_runs import KeptAnswers, RunScores, shortened
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
-from kws_export.report.comparison import Comparison, Key, PairGain
+from kws_export.report.comparison import Comparison, PairGain
+from kws_export.report.figures import Key
 from kws_export.report.published import ACCURACY, paper_key
 
 LABELS = ("yes", "no", "up")

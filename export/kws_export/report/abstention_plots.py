@@ -8,7 +8,8 @@ from kws_edge.model.score import SCORES, Score
 from kws_export.evaluation import metrics
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import bounded_density, curve_at, risk_at_coverage
-from kws_export.report.comparison import Comparison, Key
+from kws_export.report.comparison import Comparison
+from kws_export.report.figures import Key
 from kws_export.report.panels import BLUE, COLOUR, GREEN, GREY, ORANGE, STYLE, Plot, band, legend, on_test, panels
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from kws_export.report.comparison import Comparison, Key
+from kws_export.report.comparison import Comparison
+from kws_export.report.figures import Key
 from kws_export.report.published import ACCURACY, PUBLISHED, paper_key
 from kws_export.report.tables import NONE, SINGLE, Table
 

@@ -8,8 +8,9 @@ from kws_edge.model.score import SCORES
 from kws_edge.model.variants import COMPARED
 from kws_export.evaluation.metrics import accuracy_interval
 from kws_export.evaluation.scoring import TARGETS
-from kws_export.report.comparison import Comparison, Estimate, Key
+from kws_export.report.comparison import Comparison, Estimate
 from kws_export.report.conclusions import conclusions_table
+from kws_export.report.figures import Key
 from kws_export.report.matched import RANKS
 from kws_export.report.published import ACCURACY, paper_key
 from kws_export.report.report_tables import (

@@ -11,7 +11,8 @@ import numpy as np
 
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation.score_runs import RunScores
-from kws_export.report.comparison import Comparison, Estimate, Key, kl_end
+from kws_export.report.comparison import Comparison, Estimate, kl_end
+from kws_export.report.figures import Key
 from kws_export.report.published import ACCURACY, paper_key
 from kws_export.report.tables import MAIN_TARGET, SINGLE, Table, percent, spread
 from kws_export.training.losses import kl_weight

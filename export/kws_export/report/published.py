@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from kws_edge.model.score import SCORES
 from kws_export.evaluation.scoring import TARGETS
-from kws_export.report.comparison import Estimate, Key
+from kws_export.report.comparison import Estimate
+from kws_export.report.figures import Key
 
 SEEDS = 5
 

@@ -9,8 +9,9 @@ from kws_edge.model.score import SCORES
 from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
-from kws_export.report.comparison import NOISY, OUTSIDE, Comparison, Key
+from kws_export.report.comparison import Comparison
 from kws_export.report.conclusions import conclusions_table
+from kws_export.report.figures import NOISY, OUTSIDE, Key
 from kws_export.report.loss_times import loss_times_table
 from kws_export.report.matched import RANKS, kl_weight_table, pairs_table, trained_pairs
 from kws_export.report.published import ACCURACY, PUBLISHED, paper_key

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kws_edge.model.score import SCORES
-from kws_export.report.comparison import Comparison, Key
+from kws_export.report.comparison import Comparison
+from kws_export.report.figures import Key
 from kws_export.report.panels import BLUE, COLOUR, GREEN, ORANGE, Plot, band, panels
 from kws_export.report.report_tables import SET_TITLES, noisy_sets, outside_sets
 from kws_export.report.tables import MAIN_TARGET

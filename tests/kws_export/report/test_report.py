@@ -19,8 +19,9 @@ from kws_export.evaluation.score_runs import RunScores
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
 from kws_export.report import loss_plots, report_tables, shift_plots
-from kws_export.report.comparison import Comparison, Estimate, Key, PairGain
+from kws_export.report.comparison import Comparison, Estimate, PairGain
 from kws_export.report.conclusions import CLAIMS, Claim, conclusions_table, verdict
+from kws_export.report.figures import Key
 from kws_export.report.findings import difference, findings
 from kws_export.report.matched import RANKS
 from kws_export.report.plots import all_plots
