@@ -9,14 +9,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kws_edge.arrays import I16
 from kws_edge.audio.channels import Channel, DownMix, check_channel
 from kws_edge.audio.devices import Identity, input_devices, sounddevice
+from kws_edge.audio.inbox import Inbox, Piece
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.mute import MuteWatch
 from kws_edge.audio.pcm import as_float
@@ -105,7 +104,7 @@ class Microphone:
         self._device, self._channel = device, channel
         self._identity: Identity | None = None  # of the device, once one that was named is known
         self._block, self._patience, self._retries, self._backoff = block, patience, retries, backoff
-        self._inbox = _Inbox(round(queue / block))
+        self._inbox = Inbox(round(queue / block))
         self._closed = threading.Event()
         self._stream: Any = None
         self._changing = threading.Lock()  # held to start or shut the device, since `close` comes at any moment
@@ -257,7 +256,7 @@ class Microphone:
                 with contextlib.suppress(self._sd.PortAudioError):  # of a device that is gone
                     release()
 
-    def _convert(self, piece: "_Piece", outage: int) -> Block:
+    def _convert(self, piece: Piece, outage: int) -> Block:
         lost = round(piece.lost * SAMPLE_RATE / self._rate)
         self.dropped += lost
         if lost and self._warn_drop.passes():
@@ -277,57 +276,6 @@ class Microphone:
         if (warning := self._down_mix.warning()) and self._warn_cancelled.passes():
             _log.warning("%s: %s", self._name, warning)
         return Block(self._resampler.push(mono), dropped)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
-    """What one callback brought: int16 [n, channels], what was lost before it, and when it came."""
-
-    data: I16
-    lost: int
-    overflow: bool
-    arrived: float
-
-
-class _Inbox:
-    """The queue between PortAudio's thread and the consumer's; its lock is held for a few instructions only."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._ready = limit, threading.Condition()
-        self._pieces: deque[_Piece] = deque()
-        self.arrived = 0.0
-        self.error: Exception | None = None
-
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-    def put(self, data: I16, *, overflow: bool) -> None:
-        with self._ready:
-            lost = 0
-            if len(self._pieces) >= self._limit:
-                lost = sum(piece.lost + len(piece.data) for piece in self._pieces)
-                overflow |= any(piece.overflow for piece in self._pieces)
-                self._pieces.clear()
-            self.arrived = time.monotonic()
-            self._pieces.append(_Piece(data, lost, overflow, self.arrived))
-            self._ready.notify()
-
-    def fail(self, error: Exception) -> None:
-        """Tell the consumer of an error on the way here."""
-        with self._ready:
-            self.error = error
-            self._ready.notify()
-
-    def get(self, timeout: float) -> _Piece | None:
-        with self._ready:
-            if not self._pieces and self.error is None:
-                self._ready.wait(timeout)
-            return self._pieces.popleft() if self._pieces else None
-
-    def clear(self) -> None:
-        with self._ready:
-            self._pieces.clear()
-            self.error = None
 
 
 class _Throttle:

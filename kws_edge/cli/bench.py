@@ -119,6 +119,7 @@ def bench(
     from kws_edge.bench.report import BenchReport
     from kws_edge.bench.runner import Plan
     from kws_edge.bench.runner import bench as measure
+    from kws_edge.bench.tables import markdown as as_markdown
     from kws_edge.cli.counting import show_counts
     from kws_edge.model.shipped import shipped_models
     from kws_edge.svg import check_name
@@ -150,7 +151,7 @@ def bench(
     if out:
         _write(out, json.dumps(values, allow_nan=False, indent=1) + "\n")
     if markdown:
-        _write(markdown, report.to_markdown())
+        _write(markdown, as_markdown(report))
     if plot:
         draw(report.rows, plot)
     if as_json:
@@ -181,7 +182,8 @@ def _progress() -> Iterator[Callable[[float], None]]:
 
 
 def _show(report: "BenchReport") -> None:
-    from kws_edge.bench.report import NAMES, machine_in_words, tables, verdicts, versions_in_words
+    from kws_edge.bench.report import versions_in_words
+    from kws_edge.bench.tables import NAMES, machine_in_words, tables, verdicts
 
     click.echo(f"{machine_in_words(report.machine)}\n{versions_in_words(report.rows)}")
     for table in tables(report.rows):

@@ -28,9 +28,10 @@ from kws_edge.bench import process, runner
 from kws_edge.bench.graph import BoundRun, count_nodes, nodes_by_provider, time_graph, without_head
 from kws_edge.bench.machine import cpu_quota, describe
 from kws_edge.bench.plot import plot
-from kws_edge.bench.report import BenchReport, BenchRow, Case, Refusal, verdicts
+from kws_edge.bench.report import BenchReport, BenchRow, Case, Refusal
 from kws_edge.bench.runner import Plan, bench, probe
 from kws_edge.bench.statistics import ratio
+from kws_edge.bench.tables import markdown, verdicts
 from kws_edge.bench.workload import WORKLOADS, ClipWorkload, Stages, StreamWorkload, load_timed
 from kws_edge.bench.yardstick import make_yardstick
 from kws_edge.cli import main
@@ -353,7 +354,7 @@ def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
 def test_a_provider_that_runs_a_part_of_the_graph_is_labelled_with_its_share() -> None:
     found = row(provider="cuda", nodes={"cuda": 30, "cpu": 12})
     assert found.provider_and_share == "cuda (30 of 42 nodes)"
-    assert "cuda (30 of 42 nodes)" in report(found).to_markdown()
+    assert "cuda (30 of 42 nodes)" in markdown(report(found))
 
 
 def test_a_verdict_a_model_in_words() -> None:
