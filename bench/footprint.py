@@ -8,7 +8,8 @@ Everything is run there in fresh processes, in turns, and a figure is the median
 
 - start: the command from nothing to its end, warm, and cold for the environment's files, which are dropped from the
   page cache before (the interpreter's own, and what other programs hold, stay);
-- memory: resident (RSS), and proportional (PSS), in which a page shared by n processes counts 1/n, at its end;
+- memory: resident (RSS), proportional (PSS), in which a page shared by n processes counts 1/n, and the most so far:
+  of `classify` at its end, of `listen` once it has heard the demonstration on standard input and waits for more;
 - where both go: in one process, what each step adds, and what each package's imports take (the least over the runs).
 
 --alternatives asks the package registry for wheels of other runtimes, and tells their sizes. Results go to
@@ -44,13 +45,14 @@ COMMANDS = {
 }
 ALTERNATIVES = ("onnxruntime", "ai-edge-litert", "tflite-runtime", "ncnn", "tract", "openvino", "MNN")
 MEMORY = """
-def memory():
+def memory(pid="self"):
     sizes = {}
-    with open("/proc/self/smaps_rollup") as lines:
-        for line in lines:
-            name, *rest = line.split()
-            if name in ("Rss:", "Pss:", "Private_Dirty:"):
-                sizes[name[:-1].lower()] = int(rest[0]) / 1024
+    for file in ("smaps_rollup", "status"):
+        with open(f"/proc/{pid}/{file}") as lines:
+            for line in lines:
+                name, *rest = line.split()
+                if name in ("Rss:", "Pss:", "Private_Dirty:", "VmHWM:"):
+                    sizes[name[:-1].lower()] = int(rest[0]) / 1024
     return sizes
 """
 COMMAND = f"""
@@ -59,6 +61,24 @@ import atexit, json, os, sys
 atexit.register(lambda: os.write(2, json.dumps(memory()).encode()))
 from kws_edge.cli import main
 main()
+"""
+LISTEN = "from kws_edge.cli import main; main()", "listen", "--json", "-"
+AT_REST = f"""
+import json, subprocess, sys, time
+import numpy, soundfile
+{MEMORY}
+samples, _ = soundfile.read(sys.argv[1], dtype="int16")
+listener = subprocess.Popen([sys.executable, "-c", *{LISTEN!r}], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+for block in numpy.array_split(samples, len(samples) // 1600):
+    listener.stdin.write(block.tobytes())
+    listener.stdin.flush()
+before, now = "", "at work"
+while now != before:
+    time.sleep(0.5)
+    with open(f"/proc/{{listener.pid}}/stat") as line:
+        before, now = now, line.read().split()[13:15]
+print(json.dumps(memory(listener.pid)))
+listener.communicate()
 """
 STEPS = {
     "python": "pass",
@@ -93,7 +113,10 @@ def main() -> None:
         "runs": options.runs,
         "installed_mb": environments.installed_mb(folder, environments.KWS_EDGE),
         "start": measure_starts(python, options.runs),
-        "memory": {name: measure_memory(python, arguments, options.runs) for name, arguments in COMMANDS.items()},
+        "memory": {
+            "classify": measure_memory(python, COMMANDS["classify"], options.runs),
+            "listen": measure_rest(python, options.runs),
+        },
         "steps": measure_steps(python, options.runs),
         "imports_ms": measure_imports(python, COMMANDS["listen"], options.runs),
     }
@@ -131,11 +154,15 @@ def measure_starts(python: Path, runs: int) -> dict[str, dict[str, float]]:
 
 
 def drop_from_cache(folder: Path) -> None:
-    """Have the system forget the contents of the files in a folder, where no program holds them."""
+    """Have the system forget the contents of the files in a folder, where no program holds them.
+
+    What was just written, as by an installation, may lie there in pieces of up to 2 MB, which are mapped whole.
+    """
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
             file = os.open(path, os.O_RDONLY)
             try:
+                os.fsync(file)
                 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(file)
@@ -144,6 +171,12 @@ def drop_from_cache(folder: Path) -> None:
 def measure_memory(python: Path, arguments: Sequence[str], runs: int) -> dict[str, float]:
     """Memory in MB at the end of a command."""
     found = [json.loads(run(python, "-c", COMMAND, *arguments).stderr) for _ in range(runs)]
+    return {name: statistics.median(sizes[name] for sizes in found) for name in found[0]}
+
+
+def measure_rest(python: Path, runs: int) -> dict[str, float]:
+    """Memory in MB of `kws-edge listen` between two blocks of samples."""
+    found = [json.loads(run(python, "-c", AT_REST, str(SAMPLES / "demo.flac")).stdout) for _ in range(runs)]
     return {name: statistics.median(sizes[name] for sizes in found) for name in found[0]}
 
 
@@ -210,9 +243,9 @@ def markdown(results: dict[str, Any]) -> str:
     lines = ["| start | wall | CPU |", "| --- | --- | --- |"]
     for kind, times in results["start"].items():
         lines.append(f"| {kind} | {times['wall_s']:.2f} s | {times['cpu_s']:.2f} s |")
-    lines += ["", "| memory | resident | proportional | written to |", "| --- | --- | --- | --- |"]
+    lines += ["", "| memory | resident | proportional | written to | at most |", "| --- | --- | --- | --- | --- |"]
     for name, sizes in results["memory"].items():
-        cells = " | ".join(f"{sizes[key]:.1f} MB" for key in ("rss", "pss", "private_dirty"))
+        cells = " | ".join(f"{sizes[key]:.1f} MB" for key in ("rss", "pss", "private_dirty", "vmhwm"))
         lines.append(f"| kws-edge {name} | {cells} |")
     lines += ["", "| step | CPU | resident | proportional |", "| --- | --- | --- | --- |"]
     for name, added in results["steps"].items():

@@ -1,9 +1,6 @@
 """Files that appear whole or not at all, and files of arrays, which may be damaged."""
 
 import os
-import secrets
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +27,7 @@ def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -
     if path.exists() and not path.is_file():  # as /dev/stdout, in whose place no file must come
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+    partial = path.with_name(f".{path.name}.{os.urandom(4).hex()}{PARTIAL}")
     try:
         with partial.open("xb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
@@ -75,6 +72,9 @@ def read_arrays(path: Path) -> "dict[str, np.ndarray[Any, np.dtype[Any]]]":
     OSError : it cannot be read.
     ValueError : it is no such file, or damaged, or says that it holds more than there is memory for.
     """
+    import zipfile  # 1 MB with what it brings, which a stream does not need
+    import zlib
+
     import numpy as np
 
     try:

@@ -2,7 +2,6 @@
 
 import logging
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +15,7 @@ from kws_edge.model.score import STREAM_SCORES, StreamScore
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
     from kws_edge.audio.sources import AudioSource
+    from kws_edge.cli.actions import EventCommand, EventSaver
     from kws_edge.model.metadata import Metadata
     from kws_edge.stream.spotter import Spotter
 
@@ -135,9 +135,9 @@ def listen(
     Exit status: 0 the sound ended; 2 wrong usage, or a model, microphone, recording, setting or server that cannot be
     used; 130 interrupted.
     """
-    from kws_edge.cli.actions import STANDARD_ERROR, EventCommand, EventSaver
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
     from kws_edge.cli.listening import run, run_at
+    from kws_edge.memory import release_start
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.events import local_time
     from kws_edge.stream.spotter import Spotter
@@ -159,6 +159,7 @@ def listen(
     }
     stream: Spotter | View = View()
     if server is None:
+        release_start()  # what imports needed, so that it is not held beside what the model needs
         loaded = KeywordModel.load(model)
         waking = None
         if wake or wake_model:
@@ -167,11 +168,10 @@ def listen(
         asked["abstentions"] = abstentions or _told_abstentions(loaded.metadata, verbose=verbose)
         stream = Spotter(loaded, clock=local_time, wake=waking, **asked)
         _tell_words(stream, asked=words is not None)
-    saver = EventSaver(save_events, save_most) if save_events else None
+    saver = _saver(save_events, save_most) if save_events else None
     live = sys.stdout.isatty() and not as_json
     display = JsonLines() if as_json else LiveScreen(stream, name) if live else PlainLines()
-    printed = subprocess.DEVNULL if live else STANDARD_ERROR
-    command = EventCommand(on_event, printed, wait=fast) if on_event else None
+    command = _command(on_event, quiet=live, wait=fast) if on_event else None
     log = LogToDisplay(display)
     logging.getLogger("kws_edge").addHandler(log)
     try:
@@ -189,6 +189,20 @@ def listen(
             command.close()
         display.close()
         logging.getLogger("kws_edge").removeHandler(log)
+
+
+def _saver(folder: Path, most: int) -> "EventSaver":
+    from kws_edge.cli.actions import EventSaver
+
+    return EventSaver(folder, most)
+
+
+def _command(command: str, *, quiet: bool, wait: bool) -> "EventCommand":
+    import subprocess
+
+    from kws_edge.cli.actions import STANDARD_ERROR, EventCommand
+
+    return EventCommand(command, subprocess.DEVNULL if quiet else STANDARD_ERROR, wait=wait)
 
 
 def _told_abstentions(metadata: "Metadata", *, verbose: bool) -> Literal["words", "none"]:

@@ -83,6 +83,7 @@ def open_session(
     providers = [name for name in wanted if name in ort.get_available_providers()]
     session = ort.InferenceSession(data, options, providers=providers, enable_fallback=0)
     session.disable_fallback()  # to another provider, in silence
+    session._model_bytes = None  # which it keeps for a fallback alone
     return session
 
 

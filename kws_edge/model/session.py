@@ -85,8 +85,9 @@ class Session:
             raise SettingError(f"threads={threads!r}; expected a whole number of at least 1")
         self.path, self._threads = path, threads
         self._provider = full_name(provider)
-        self._data = _read(path)
-        self._session = self._open()
+        data = _read(path)
+        self._data = data if threads > 1 else b""  # for `_after_fork`
+        self._session = self._open(data)
         active = self._session.get_providers()[0]
         self.provider = short_name(active)
         if active != self._provider:
@@ -120,9 +121,9 @@ class Session:
         check_numbers(self.path, outputs)
         return outputs
 
-    def _open(self) -> ort.InferenceSession:
+    def _open(self, data: bytes) -> ort.InferenceSession:
         try:
-            return open_session(self._data, self._provider, self._threads)
+            return open_session(data, self._provider, self._threads)
         except Exception as e:  # its errors have no class in common
             raise ModelError(
                 f"{self.path}: onnxruntime {ort.__version__} cannot load it: {reason(e)}; expected an ONNX file of "
@@ -133,7 +134,7 @@ class Session:
         """In the child: the threads of the session stayed in the parent, and freeing it would wait for them forever."""
         if self._threads > 1:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))  # so that it is never freed
-            self._session = self._open()
+            self._session = self._open(self._data)
 
     def _read_metadata(self) -> Metadata:
         try:

@@ -178,7 +178,7 @@ class _Tail:
 
     def __init__(self, keep: int, most: int, dtype: type, *width: int) -> None:
         """Keep so many rows, at first zeros; `most` is how many are appended at a time."""
-        self.rows: npt.NDArray[Any] = np.zeros((4 * (keep + most), *width), dtype)
+        self.rows: npt.NDArray[Any] = np.zeros((2 * (keep + most), *width), dtype)
         self._keep = self.end = keep
 
     def append(self, n: int) -> npt.NDArray[Any]:
