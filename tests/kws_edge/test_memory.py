@@ -40,7 +40,13 @@ def test_code_that_was_written_to_is_told_apart() -> None:
         b"00700000-00701000 r-xp 00000000 00:00 0  [vdso]\nAnonymous:        0 kB\n"
         b"00800000-00801000 r--p 00000000 08:02 4  /usr/lib/a.so\nAnonymous:        0 kB\n"
     )
-    assert list(memory._code(smaps)) == [(0x400000, 0x452000), (0x800000, 0x801000)]
+    assert list(memory._code(smaps, smaps)) == [(0x400000, 0x452000), (0x800000, 0x801000)]
+
+
+def test_addresses_that_an_emulator_shifted_are_left_alone() -> None:
+    maps = b"10000-44b000 r-xp 00000000 fe:00 1 /usr/bin/python3\n44b000-45f000 ---p 00000000 00:00 0\n"
+    smaps = b"00011000-0044c000 r--p 00000000 fe:00 1  /usr/bin/python3\nRss: 8 kB\nAnonymous:        0 kB\n"
+    assert not list(memory._code(maps, smaps))
 
 
 def test_elsewhere_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
