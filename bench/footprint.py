@@ -9,7 +9,8 @@ Everything is run there in fresh processes, in turns, and a figure is the median
 - start: the command from nothing to its end, warm, and cold for the environment's files, which are dropped from the
   page cache before (the interpreter's own, and what other programs hold, stay);
 - memory: resident (RSS), proportional (PSS), in which a page shared by n processes counts 1/n, and the most so far:
-  of `classify` at its end, of `listen` once it has heard the demonstration on standard input and waits for more;
+  of `classify` at its end, of `listen` once it has heard the demonstration on standard input and waits for more, and
+  whose it is there;
 - where both go: in one process, what each step adds, and what each package's imports take (the least over the runs).
 
 --alternatives asks the package registry for wheels of other runtimes, and tells their sizes. Results go to
@@ -77,7 +78,16 @@ while now != before:
     time.sleep(0.5)
     with open(f"/proc/{{listener.pid}}/stat") as line:
         before, now = now, line.read().split()[13:15]
-print(json.dumps(memory(listener.pid)))
+parts, name = {{}}, ""
+with open(f"/proc/{{listener.pid}}/smaps") as lines:
+    for line in lines:
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            name = rest[4] if len(rest) > 4 else ""
+        elif first in ("Rss:", "Anonymous:"):
+            part = parts.setdefault(name, {{"Rss:": 0, "Anonymous:": 0}})
+            part[first] += int(rest[0]) / 1024
+print(json.dumps([memory(listener.pid), {{name: list(part.values()) for name, part in parts.items()}}]))
 listener.communicate()
 """
 STEPS = {
@@ -105,6 +115,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.environments.resolve()
     python = environments.make(folder, environments.KWS_EDGE, options.instead)
+    rest, whose = measure_rest(python, options.runs)
     results: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe().to_dict(),
@@ -115,8 +126,9 @@ def main() -> None:
         "start": measure_starts(python, options.runs),
         "memory": {
             "classify": measure_memory(python, COMMANDS["classify"], options.runs),
-            "listen": measure_rest(python, options.runs),
+            "listen": rest,
         },
+        "map": whose,
         "steps": measure_steps(python, options.runs),
         "imports_ms": measure_imports(python, COMMANDS["listen"], options.runs),
     }
@@ -174,10 +186,24 @@ def measure_memory(python: Path, arguments: Sequence[str], runs: int) -> dict[st
     return {name: statistics.median(sizes[name] for sizes in found) for name in found[0]}
 
 
-def measure_rest(python: Path, runs: int) -> dict[str, float]:
-    """Memory in MB of `kws-edge listen` between two blocks of samples."""
+def measure_rest(python: Path, runs: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Memory in MB of `kws-edge listen` between two blocks of samples, and whose it is in the last run."""
     found = [json.loads(run(python, "-c", AT_REST, str(SAMPLES / "demo.flac")).stdout) for _ in range(runs)]
-    return {name: statistics.median(sizes[name] for sizes in found) for name in found[0]}
+    sizes = {name: statistics.median(sizes[name] for sizes, _ in found) for name in found[0][0]}
+    return sizes, by_library(found[-1][1])
+
+
+def by_library(mappings: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """MB in memory by whose they are, most first, of what is resident and how much of it is not in the mapped file."""
+    sums: dict[str, float] = {}
+    for path, (resident, anonymous) in mappings.items():
+        package = re.search(r"/site-packages/_?(\w+)", path)
+        library = package[1].removesuffix("_data") if package else re.split(r"[-.\d]", Path(path).name)[0]
+        own = "its own: heap" if path == "[heap]" else "its own: elsewhere"
+        for name, size in ((own, anonymous), (library, resident - anonymous)):
+            if size:
+                sums[name] = sums.get(name, 0.0) + size
+    return dict(sorted(sums.items(), key=lambda part: -part[1]))
 
 
 def measure_steps(python: Path, runs: int) -> dict[str, dict[str, float]]:
@@ -247,6 +273,8 @@ def markdown(results: dict[str, Any]) -> str:
     for name, sizes in results["memory"].items():
         cells = " | ".join(f"{sizes[key]:.1f} MB" for key in ("rss", "pss", "private_dirty", "vmhwm"))
         lines.append(f"| kws-edge {name} | {cells} |")
+    lines += ["", "| listen at rest, whose memory | MB |", "| --- | --- |"]
+    lines += [f"| {name} | {size:.1f} |" for name, size in results["map"].items() if size >= 0.1]
     lines += ["", "| step | CPU | resident | proportional |", "| --- | --- | --- | --- |"]
     for name, added in results["steps"].items():
         lines.append(f"| {name} | {added['cpu_ms']:.0f} ms | {added['rss']:+.1f} MB | {added['pss']:+.1f} MB |")

@@ -6,6 +6,7 @@ import struct
 import sys
 import sysconfig
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,10 @@ SHARED_MEMORY: Final = Path("/dev/shm")
 
 
 def kind() -> Found:
-    """Whether packages are built for such a system: its Python, word size, C library and processor."""
+    """Whether packages are built for such a system: its Python, word size, C library and processor.
+
+    Where onnxruntime is there all the same, from the system's packages or built, it is taken as it is.
+    """
     check = "system"
     bits = 8 * struct.calcsize("P")
     words = f"Python {platform.python_version()}, {platform.machine()}, {bits} bits"
@@ -25,12 +29,15 @@ def kind() -> Found:
         oldest = ".".join(map(str, OLDEST))
         message = f"{words}; kws-edge needs Python {oldest} or newer"
         yield Finding(check, Status.PROBLEM, message, f"install Python {oldest} or newer, and kws-edge in a venv of it")
-    elif bits < 64:
-        advice = "install the 64-bit system, such as Raspberry Pi OS (64-bit); a 64-bit kernel alone is not enough"
-        yield Finding(check, Status.PROBLEM, f"{words}: onnxruntime has no packages for 32-bit systems", advice)
-    elif is_musl():
+    elif bits < 64 and not find_spec("onnxruntime"):
+        advice = (
+            "install the 64-bit system, such as Raspberry Pi OS (64-bit), as a 64-bit kernel alone is not enough; or, on "
+            "Debian 13, apt-get install python3-onnxruntime"
+        )
+        yield Finding(check, Status.PROBLEM, f"{words}: onnxruntime has no wheels for 32-bit systems", advice)
+    elif is_musl() and not find_spec("onnxruntime"):
         advice = "use a system with glibc, in a container python:3.12-slim instead of -alpine; or build onnxruntime"
-        yield Finding(check, Status.PROBLEM, f"{words}, musl: onnxruntime has no packages for musl", advice)
+        yield Finding(check, Status.PROBLEM, f"{words}, musl: onnxruntime has no wheels for musl", advice)
     else:
         yield Finding(check, Status.OK, words)
 

@@ -57,6 +57,23 @@ def test_a_log_of_imports_is_read_by_own_time() -> None:
     assert footprint.imports_of(log) == {"numpy._core": 0.1, "numpy": 1.5}
 
 
+def test_memory_is_told_by_library_and_apart_from_what_a_program_wrote() -> None:
+    mappings = {
+        "[heap]": (16.0, 16.0),
+        "": (12.0, 12.0),
+        "/env/lib/python3.11/site-packages/numpy/_core/_umath.so": (2.0, 0.5),
+        "/env/lib/python3.11/site-packages/numpy.libs/libblas.so": (1.0, 0.0),
+        "/usr/lib/libc.so.6": (0.75, 0.0),
+        "[vdso]": (0.0, 0.0),
+    }
+    assert footprint.by_library(mappings) == {
+        "its own: heap": 16.0,
+        "its own: elsewhere": 12.5,
+        "numpy": 2.5,
+        "libc": 0.75,
+    }
+
+
 def test_packages_count_the_least_time_of_each_module_most_first() -> None:
     runs = [{"json": 1.0, "numpy": 3.0, "numpy.linalg": 1.0}, {"json": 2.0, "numpy": 1.0, "numpy.linalg": 4.0}]
     sums = footprint.by_package(runs)

@@ -516,11 +516,19 @@ def test_an_emulator_is_seen_by_the_program_that_runs(tmp_path: Path) -> None:
 def test_a_system_without_packages_is_a_problem_with_a_remedy_of_its_own(
     monkeypatch: pytest.MonkeyPatch, change: Any, advice: str
 ) -> None:
+    monkeypatch.setattr(machine, "find_spec", lambda _: None)
     change(monkeypatch)
     (finding,) = machine.kind()
     monkeypatch.undo()
     assert finding.status == PROBLEM
     assert advice in (finding.advice or "")
+
+
+def test_a_32_bit_system_with_an_onnxruntime_of_its_own_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("struct.calcsize", lambda _: 4)
+    (finding,) = machine.kind()
+    monkeypatch.undo()
+    assert (finding.status, "32 bits" in finding.message) == (OK, True)
 
 
 def test_this_system_has_packages() -> None:

@@ -1,5 +1,6 @@
 """Memory that only the start needed is given back, and everything works as before."""
 
+import json
 import subprocess
 import sys
 
@@ -30,6 +31,16 @@ def test_a_loaded_model_takes_less_memory_and_gives_the_same_answer() -> None:
     less, label, same = done.stdout.split()
     assert float(less) > 8  # MB
     assert (label, same) == ("yes", "True")
+
+
+def test_without_docstrings_a_stream_hears_the_same() -> None:
+    def events(*options: str) -> list[dict[str, object]]:
+        listen = ["listen", "--fast", "--json", "--replay", "kws_edge/samples/yes.flac"]
+        command = [sys.executable, *options, "-c", "from kws_edge.cli import main; main()", *listen]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        return [{**json.loads(line), "clock": None} for line in done.stdout.splitlines()]
+
+    assert events("-OO") == events() != []
 
 
 def test_code_that_was_written_to_is_told_apart() -> None:

@@ -519,6 +519,16 @@ def test_eight_threads_share_one_model(tmp_path: Path, threads: int) -> None:
     assert answers == expected
 
 
+def test_a_model_keeps_no_copy_of_its_file() -> None:
+    size = KeywordModel.load("softmax").path.stat().st_size
+    tracemalloc.start()
+    try:
+        kept = KeywordModel.load("softmax")
+        assert tracemalloc.get_traced_memory()[0] < size / 4, kept
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("used", [True, False], ids=["used in the child", "unused in the child"])
