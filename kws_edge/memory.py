@@ -10,7 +10,9 @@ _PROCESS = Path("/proc/self")
 _DONTNEED = 4  # MADV_DONTNEED
 _RANGE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ", re.MULTILINE)
 # A file's code or constants, of which no page was written to: such a page's content would be lost.
-_CODE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) r-[x-]p \S+ \S+ \d+ +/.*\n(?:[A-Z].*\n)*?Anonymous: +0 kB$", re.MULTILINE)
+_CODE = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) r-[x-]p \S+ \S+ \d+ +/.*\n(?:[A-Z].*\n)*?Anonymous: +0 kB$", re.MULTILINE
+)
 
 
 def release_start() -> bool:

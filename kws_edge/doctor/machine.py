@@ -31,7 +31,7 @@ def kind() -> Found:
         yield Finding(check, Status.PROBLEM, message, f"install Python {oldest} or newer, and kws-edge in a venv of it")
     elif bits < 64 and not find_spec("onnxruntime"):
         advice = (
-            "install the 64-bit system, such as Raspberry Pi OS (64-bit), as a 64-bit kernel alone is not enough; or, on "
+            "install the 64-bit system, such as Raspberry Pi OS (64-bit): a 64-bit kernel alone is not enough; or, on "
             "Debian 13, apt-get install python3-onnxruntime"
         )
         yield Finding(check, Status.PROBLEM, f"{words}: onnxruntime has no wheels for 32-bit systems", advice)
