@@ -23,6 +23,12 @@ def folder_name(text: str) -> str:
     return "_".join(words_of(text))
 
 
+def check_phonemes(phonemes: str) -> None:
+    """Refuse a pronunciation that is no line of printable characters, with a SettingError; empty is none."""
+    if phonemes and not (phonemes.strip() and is_one_line(phonemes)):
+        raise SettingError(f"phonemes {shown(phonemes)}; expected espeak-ng's notation on one line, such as h'eI l'amp")
+
+
 def check_texts(texts: Iterable[str]) -> None:
     """Refuse texts of which the takes could not be kept, or not be told apart.
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from kws_edge.cli.arguments import refuse_empty_values, replace_renamed
-from kws_edge.cli.scripts import write_any_script
+from kws_edge.cli.scripts import replace_closed_output, write_any_script
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
 
@@ -45,9 +45,16 @@ class _Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments."""
+        replace_closed_output()
         write_any_script()  # before --help, too
         refuse_empty_values(args)
-        return super().parse_args(ctx, replace_renamed(args, _RENAMED))
+        try:
+            return super().parse_args(ctx, replace_renamed(args, _RENAMED))
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # of --help on a full disk
+            click.echo(f"Error: {one_line(error)}", err=True)
+            ctx.exit(2)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. What is wrong is said in one line, and Ctrl-C ends in silence."""

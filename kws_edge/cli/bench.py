@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kws_edge.cli.options import hop_option
+from kws_edge.cli.options import Number, hop_option
 from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.shipped import DEFAULT_MODEL
@@ -62,7 +62,12 @@ class _List(click.ParamType[list[Any]]):
 )
 @hop_option
 @click.option(
-    "--seconds", default=20.0, show_default=True, metavar="SECONDS", help="Total measuring time, shared by all rows."
+    "--seconds",
+    type=Number(),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Total measuring time, shared by all rows.",
 )
 @click.option("--fallback", is_flag=True, help="Where a --provider does not run, measure the CPU and warn.")
 @click.option(

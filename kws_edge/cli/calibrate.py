@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kws_edge.cli.options import WORDS, existing_file, existing_folder, hop_option, model_option, seed_option
+from kws_edge.cli.options import (
+    SNR,
+    WORDS,
+    Number,
+    existing_file,
+    existing_folder,
+    hop_option,
+    model_option,
+    seed_option,
+)
 from kws_edge.cli.progress import bar
 from kws_edge.errors import SettingError
 from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
+from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
@@ -43,7 +53,7 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 @click.option("--sounds", multiple=True, metavar="PATH", help="Recordings without speech; repeatable.")
 @click.option(
     "--snr",
-    type=float,
+    type=SNR,
     multiple=True,
     default=(10.0,),
     show_default=True,
@@ -56,13 +66,13 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 @click.option(
     "--false-accepts-per-hour",
     "limit",
-    type=click.FloatRange(0),
+    type=Number(0),
     metavar="RATE",
     help="Limit on each recording of the negatives, for all words together  [default: 0.5; with --after-wake 60]",
 )
 @click.option(
     "--smoothing",
-    type=float,
+    type=Number(),
     multiple=True,
     default=(0.3, 0.5),
     show_default=True,
@@ -80,7 +90,7 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 )
 @click.option(
     "--crowding",
-    type=click.FloatRange(0, 20),
+    type=Number(0, 20),
     multiple=True,
     metavar="X",
     help="Extra certainty to try for words amid other sound; repeatable  [default: 0 and 8; with --after-wake 0]",
@@ -295,7 +305,7 @@ def _print(best: Sequence["Point | None"], curve: Sequence["Point"], chosen: "Po
     click.echo(f"The trade-off curve of the chosen combination:\n  {_HEADER}")
     for point in curve:
         click.echo(_row(point, chosen))
-    click.echo(f"* is the choice, written to {out}.")
+    click.echo(f"* is the choice, written to {one_line(out)}.")
 
 
 def _print_negatives(negatives: "FalseAccepts") -> None:

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from kws_edge.cli.options import device_option, model_option
+from kws_edge.cli.options import Number, device_option, model_option
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -15,7 +15,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @click.option("--listen", is_flag=True, help="Also open the microphone and measure its level.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.5, 60),
+    type=Number(0.5, 60),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

@@ -1,12 +1,13 @@
 """`kws-edge enroll`: a model for a word from a few takes of one voice."""
 
-import re
+import os
 import sys
 from pathlib import Path
 
 import click
 
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.text import one_line
 
 
 @click.command()
@@ -39,13 +40,14 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     wrong usage, or takes or a file that cannot be used.
     """
     from kws_edge.audio.load import load
-    from kws_edge.model.onnx_file import check_target, write_whole
+    from kws_edge.model.onnx_file import check_target, model_name, write_whole
     from kws_edge.tuning.enrolment import Background, Embedding, build, describe, enrol
 
-    if not word.strip() or word.startswith("_"):
-        raise SettingError(f"word {word!r}; expected a word or phrase, not beginning with an underscore")
+    if not word.strip() or word.startswith("_") or "," in word:
+        raise SettingError(f"word {word!r}; expected a word or phrase without commas, not beginning with an underscore")
+    name = model_name(out)
     check_target(Path(files[0]), out, overwrite=force)
-    if len(set(files)) < len(files):
+    if len(set(map(os.path.realpath, files))) < len(files):
         raise SettingError("one take is given twice; expected different recordings")
     takes = [load(file).samples for file in files]
     embedding, background = Embedding(), Background.load()
@@ -53,14 +55,14 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
         enrolled = enrol(takes, embedding, background)
     except AudioError as error:
         raise AudioError(f"{error}: cut it with kws-edge record --from") from None
-    name = re.sub(r"[\s/\\]+", "_", out.stem)
     metadata = describe(name, word, enrolled, embedding.model.metadata)
     write_whole(out, build(enrolled, background, metadata))
     unlike = [file for file, cosine in zip(files, enrolled.cosines, strict=True) if cosine <= enrolled.threshold]
     for file, cosine in zip(files, enrolled.cosines, strict=True):
         said = "" if cosine > enrolled.threshold else "  unlike the others; it would be missed"
-        click.echo(f"{file}: similarity {cosine:.2f} to the others, {enrolled.threshold:.2f} needed{said}")
-    click.echo(f"{out} hears {word!r}, from {len(files)} takes: kws-edge listen --model {out}")
+        click.echo(f"{one_line(file)}: similarity {cosine:.2f} to the others, {enrolled.threshold:.2f} needed{said}")
+    written = one_line(out)
+    click.echo(f"{written} hears {word!r}, from {len(files)} takes: kws-edge listen --model {written}")
     if len(unlike) * 2 > len(files):
         click.echo("Error: most takes are unlike the others; record them again, all said alike", err=True)
         sys.exit(1)

@@ -10,8 +10,10 @@ import click
 
 from kws_edge.cli.options import (
     RATES,
+    SNR,
     TARGET,
     WORDS,
+    Number,
     existing_file,
     existing_folder,
     hop_option,
@@ -22,6 +24,7 @@ from kws_edge.cli.progress import bar
 from kws_edge.cli.stream_curves import curves, span
 from kws_edge.errors import SettingError
 from kws_edge.model.score import STREAM_SCORES, StreamScore
+from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--snr",
-    type=float,
+    type=SNR,
     multiple=True,
     metavar="DB",
     help="Also mix the words over the negatives at this ratio; repeatable.",
@@ -68,7 +71,7 @@ if TYPE_CHECKING:
 @click.option(
     "--for",
     "wake_seconds",
-    type=click.FloatRange(1, 60),
+    type=Number(1, 60),
     default=4.0,
     show_default=True,
     metavar="SECONDS",
@@ -313,4 +316,4 @@ def _recording(model: "KeywordModel", recording: Path, labels: Path, hop: float)
     from kws_edge.tuning.traced import Traced
 
     words = tuple(read_labels(labels))
-    yield Traced(recording.name, trace(model, read_blocks(recording), hop), words)
+    yield Traced(one_line(recording.name), trace(model, read_blocks(recording), hop), words)

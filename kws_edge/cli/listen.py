@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kws_edge.cli.options import TARGET, WORDS, channel_option, device_option, hop_option, model_option
+from kws_edge.cli.options import TARGET, WORDS, Number, channel_option, device_option, hop_option, model_option
 from kws_edge.cli.remote import View, server_option
 from kws_edge.model.score import STREAM_SCORES, StreamScore
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--wake", type=WORDS, metavar="WORD,...", help="Listen for commands only after one of these wake words.")
 @click.option("--then", type=WORDS, metavar="WORD,...", help="Commands after a wake word  [default: all words]")
 @click.option(
-    "--for", "wake_seconds", type=float, metavar="SECONDS", help="How long commands count after it  [default: 4]"
+    "--for", "wake_seconds", type=Number(), metavar="SECONDS", help="How long commands count after it  [default: 4]"
 )
 @click.option("--wake-model", metavar="NAME|PATH", help="Model that knows the wake words  [default: that of --model]")
 @model_option
@@ -264,6 +264,8 @@ def _open(
     if replay:
         return WavFile(replay, realtime=realtime, channel=channel), replay
     if source:
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed; expected samples: arecord ... | kws-edge listen -")
         if sys.stdin.isatty():
             raise click.UsageError(
                 "standard input is a terminal; pipe samples into it: arecord ... | kws-edge listen -"

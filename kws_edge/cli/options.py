@@ -1,5 +1,6 @@
 """Options that several commands share, and the values that options take."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
 
 existing_folder: Final = click.Path(exists=True, file_okay=False, path_type=Path)
 existing_file: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class Number(click.FloatRange):
+    """A number within bounds; NaN is within none, and no infinite number is meant where there is no bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it; whatever is not within the bounds is wrong usage."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value}; expected a finite number", param, ctx)
+        return number
 
 
 class _Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click only
@@ -73,7 +85,7 @@ model_option = click.option(
 )
 hop_option = click.option(
     "--hop",
-    type=float,
+    type=Number(),
     default=0.1,
     show_default=True,
     metavar="SECONDS",
@@ -92,6 +104,9 @@ channel_option = click.option(
     help="Use this channel of several: 1 for the first, mix for their average  [default: their average, or the "
     "strongest one if they cancel each other]",
 )
+SNR: Final = Number(-100, 100)
+"""dB of words over other sound."""
+
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0),

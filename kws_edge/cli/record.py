@@ -17,6 +17,7 @@ import click
 from kws_edge.cli.options import channel_option, device_option
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import add_file
+from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
@@ -82,7 +83,7 @@ def record(
     source = _source(recording, device, channel)
     shown = sys.stderr.isatty() and not as_json
     if shown and not recording:
-        click.echo(f'Say "{word}" {takes} times, with a pause after each. Press Ctrl-C to stop.', err=True)
+        click.echo(f'Say "{one_line(word)}" {takes} times, with a pause after each. Press Ctrl-C to stop.', err=True)
     kept = refused = 0
     with closing(source):
         for take in _listen(source, TakeCutter(), shown):
@@ -92,7 +93,7 @@ def record(
             if kept == takes:
                 break
     if not as_json:
-        click.echo(f"{kept} takes of {word!r} in {store.folder}, {refused} refused", err=True)
+        click.echo(f"{kept} takes of {word!r} in {one_line(store.folder)}, {refused} refused", err=True)
     if kept == 0 or (kept < takes and not recording):
         sys.exit(1)
 

@@ -1,7 +1,21 @@
-"""Output in all scripts, on terminals and into pipes that may not have them."""
+"""Output in all scripts, on terminals and into pipes that may not have them, and nowhere where it is closed."""
 
 import io
+import os
 import sys
+
+
+def replace_closed_output() -> None:
+    """Let output that was closed (`>&-`) go nowhere.
+
+    Python has None in its place; and the next file that is opened would have its number, so that what a library prints
+    would be written into it.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
 
 
 def write_any_script() -> None:

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from kws_edge.arrays import F32
-from kws_edge.cli.options import hop_option, model_option
+from kws_edge.cli.options import Number, hop_option, model_option
 
 if TYPE_CHECKING:
     from kws_edge.stream.spotter import Spotter
@@ -46,7 +46,7 @@ class Cost:
 @hop_option
 @click.option(
     "--seconds",
-    type=click.FloatRange(5),
+    type=Number(5),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

@@ -29,7 +29,8 @@ Padding: TypeAlias = Literal["same", "valid"]
 
 SILENCE_CLASS: Final = "_silence_"
 
-_LONGEST: Final = 200  # characters of what is called by it
+LONGEST_NAME: Final = 200
+"""Characters of a model's name, and of a label."""
 _LONGEST_NOTE: Final = 10_000
 
 _ACCURACY = {"accuracy", "low", "high", "clips"}
@@ -104,13 +105,13 @@ class Metadata:
     def __post_init__(self) -> None:
         """Check every field."""
         _check_schema(self.schema)
-        for field, most in (("name", _LONGEST), ("licence", _LONGEST_NOTE), ("attribution", _LONGEST_NOTE)):
+        for field, most in (("name", LONGEST_NAME), ("licence", _LONGEST_NOTE), ("attribution", _LONGEST_NOTE)):
             if not _is_text(getattr(self, field), most):
                 _refuse(field, getattr(self, field), f"a text of one line, up to {most} characters")
         if any(c.isspace() or c in "/\\" for c in self.name):
             _refuse("name", self.name, "no spaces or path separators")
-        if not isinstance(self.labels, tuple) or not all(_is_text(w, _LONGEST) for w in self.labels):
-            _refuse("labels", self.labels, f"a list of words, each of one line and up to {_LONGEST} characters")
+        if not isinstance(self.labels, tuple) or not all(_is_text(w, LONGEST_NAME) for w in self.labels):
+            _refuse("labels", self.labels, f"a list of words, each of one line and up to {LONGEST_NAME} characters")
         if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
             _refuse("labels", self.labels, "at least 2 words, all different")
         if not isinstance(self.variant, str) or self.variant not in VARIANTS:

@@ -6,13 +6,15 @@ An ONNX file is a protobuf message. The metadata are its fields 14, each a messa
 Source: ModelProto and StringStringEntryProto of onnx.proto.
 """
 
+import re
 from pathlib import Path
 
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
-from kws_edge.model.metadata import KEY, Metadata
+from kws_edge.model.metadata import KEY, LONGEST_NAME, Metadata
 from kws_edge.model.onnx_fields import METADATA_PROPS
 from kws_edge.model.protobuf import bytes_field, fields, values
+from kws_edge.text import is_one_line, one_line, shortened
 
 _NAME, _TEXT = 1, 2  # of StringStringEntryProto
 
@@ -44,6 +46,20 @@ def write_whole(target: Path, data: bytes, *, mode: int = 0o644) -> None:
         replace_file(target, data, mode=mode)
     except OSError as error:
         raise SettingError(f"cannot write {target}: {error.strerror}") from None
+
+
+def model_name(path: Path) -> str:
+    """What a model is called that is written to a path: as the file, without spaces.
+
+    Raises SettingError where that cannot be shown on a line, or is too long for it.
+    """
+    name = re.sub(r"[\s/\\]+", "_", path.stem)
+    if not is_one_line(name) or len(name) > LONGEST_NAME:
+        raise SettingError(
+            f"cannot write {shortened(one_line(path), 300)}; expected a name of printable characters, up to "
+            f"{LONGEST_NAME} of them"
+        )
+    return name
 
 
 def check_target(source: Path, target: Path, *, overwrite: bool) -> None:

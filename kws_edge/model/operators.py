@@ -6,6 +6,7 @@ of the file, those of the graph as it is fused anywhere, and as it is laid out f
 Source of the format: onnxruntime's documentation of reduced operator configuration files, a line `domain;opset;A,B`.
 """
 
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from kws_edge.model.onnx_fields import (
 )
 from kws_edge.model.protobuf import read_varint, values
 from kws_edge.model.runtime import CPU, open_session
+from kws_edge.text import shown
 
 _ONNX = "ai.onnx"
 
@@ -48,7 +50,10 @@ def file_operators(data: bytes) -> set[Operator]:
     for graph in values(data, GRAPH):
         for node in _nodes(graph):
             domain = b"".join(values(node, NODE_DOMAIN)).decode() or _ONNX
-            found.add(Operator(domain, versions.get(domain, 1), values(node, OPERATOR)[0].decode()))
+            name = values(node, OPERATOR)[0].decode()
+            if not (name.isidentifier() and re.fullmatch(r"[\w.]+", domain)):  # of the file's own functions, say
+                raise ModelError(f"operator {shown(name)} of {shown(domain)}; expected the operators of onnxruntime")
+            found.add(Operator(domain, versions.get(domain, 1), name))
     return found
 
 

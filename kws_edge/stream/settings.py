@@ -148,9 +148,8 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
     if words is None:
         return list(labels)
     if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
-        example = words if isinstance(words, str) else labels[0]
-        given = shown(words)
-        raise SettingError(f"words={given}; expected a set or a list of words, such as {{{example!r}}}")
+        example, given = shown(words if isinstance(words, str) else labels[0]), shown(words)
+        raise SettingError(f"words={given}; expected a set or a list of words, such as {{{example}}}")
     chosen, unknown = [], []
     for word in words:
         alike = [label for label in labels if label.casefold() == word.casefold()]

@@ -39,9 +39,11 @@ class FalseAccepts:
             for name, said in calibration["negatives"].items():
                 seconds = float(said["seconds"])
                 count = round(calibration["false_accepts_per_hour"][name]["value"] * seconds / 3600)
+                if not (seconds > 0 and count >= 0):
+                    raise ValueError
                 reports[name] = StreamReport(seconds, false_accepts=count)
                 kinds[name] = said.get("kind")
-        except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError, OverflowError):
             return cls({})
         known = all(kind in (SPEECH, SOUNDS) for kind in kinds.values())
         return cls(reports, [name for name, kind in kinds.items() if kind == SOUNDS] if known else None)

@@ -15,6 +15,7 @@ from kws_edge.audio.load import EXTENSIONS, is_audio, load
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.text import one_line
 from kws_edge.tuning.soundscape import Word, compose, joined, words_beside
 from kws_edge.tuning.traced import Traced, trace_stream
 
@@ -178,4 +179,4 @@ def short_name(pattern: str) -> str:
     """The end of a path or pattern, which says what it holds and not where on this machine it lies."""
     parts = Path(pattern).parts
     last = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
-    return "/".join(parts[max(0, last - 1) :])
+    return one_line("/".join(parts[max(0, last - 1) :]))

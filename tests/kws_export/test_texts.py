@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
+from kws_export.cli import main
 from kws_export.cli.speak import speak
 from kws_export.data.pack import Pack
 from kws_export.texts import check_texts, folder_name
@@ -84,3 +85,11 @@ def test_a_text_is_refused_before_any_voice_is_looked_for(tmp_path: Path) -> Non
 def test_what_is_pronounced_otherwise_is_said_again(tmp_path: Path, other: Utterance) -> None:
     said = [Rendition(utterance, "m1") for utterance in (Utterance("hey lamp"), other)]
     assert len({path for one in said for path in write_renditions(Tone(), [one], tmp_path)}) == 2
+
+
+@pytest.mark.parametrize("phonemes", [" ", "a\nb", "a\udcff", "\x1b[2J"])
+def test_phonemes_that_are_no_line_are_refused(phonemes: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="phonemes"):
+        WakeWord("lamp", phonemes=phonemes)
+    done = CliRunner().invoke(main, ["speak", "lamp", "--phonemes", phonemes, "--out", str(tmp_path)])
+    assert (done.exit_code, "phonemes" in done.stderr) == (1, True)

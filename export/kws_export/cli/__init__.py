@@ -3,7 +3,7 @@
 import click
 
 from kws_edge.cli.arguments import refuse_empty_values
-from kws_edge.cli.scripts import write_any_script
+from kws_edge.cli.scripts import replace_closed_output, write_any_script
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
 from kws_export.cli.average import average
@@ -27,9 +27,15 @@ class _OneLineErrors(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments."""
+        replace_closed_output()
         write_any_script()  # before --help, too
         refuse_empty_values(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:
+            raise  # click ends in silence where the reader of a pipe went away
+        except OSError as error:  # of --help on a full disk
+            raise click.ClickException(one_line(error)) from None
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from kws_edge.text import one_line
 from kws_export.cli.options import existing_file
 
 
@@ -24,6 +25,9 @@ def inspect(file: Path) -> None:
     model, metadata = load_model(file)
     operators = Counter(node.op_type for node in model.graph.node)
     weights = sum(math.prod(w.dims) for w in model.graph.initializer)
-    click.echo(f"{file}: IR version {model.ir_version}, opset {model.opset_import[0].version}, {weights:,} weights")
-    click.echo("operators: " + ", ".join(f"{name} x{n}" for name, n in operators.most_common()))
-    click.echo(json.dumps(json.loads(metadata.to_json()), indent=2, ensure_ascii=False))
+    click.echo(
+        f"{one_line(file)}: IR version {model.ir_version}, opset {model.opset_import[0].version}, {weights:,} weights"
+    )
+    click.echo("operators: " + ", ".join(f"{one_line(name)} x{n}" for name, n in operators.most_common()))
+    text = json.dumps(json.loads(metadata.to_json()), indent=2, ensure_ascii=False)
+    click.echo("\n".join(map(one_line, text.split("\n"))))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kws_edge.text import one_line
 from kws_export.cli.options import existing_file, existing_folder
 
 if TYPE_CHECKING:
@@ -62,4 +63,6 @@ def pack(
     packed.save(out, codec)
     for line in manifest_lines(packed):
         click.echo(line)
-    click.echo(f"{packed.hours:.2f} h, {len(packed.pieces):,} recordings, {out.stat().st_size / 1e6:.0f} MB: {out}")
+    click.echo(
+        f"{packed.hours:.2f} h, {len(packed.pieces):,} recordings, {out.stat().st_size / 1e6:.0f} MB: {one_line(out)}"
+    )

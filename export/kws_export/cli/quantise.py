@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kws_edge.cli.options import Number
 from kws_export.cli.options import cache_option, data_option, existing_file
 
 MAX_LOSS = 0.3
@@ -28,10 +29,12 @@ MAX_LOSS = 0.3
     metavar="N",
     help="Training clips that give the ranges.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed for drawing these clips.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Seed for drawing these clips."
+)
 @click.option(
     "--max-loss",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=MAX_LOSS,
     show_default=True,
     metavar="POINTS",

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 @phonemes_option
 @language_option
 @click.option(
-    "--seed", type=int, default=1, show_default=True, metavar="N", help="Seed for drawing voices, speeds and pitches."
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Seed for drawing voices, speeds and pitches.",
 )
 def speak(
     texts: tuple[str, ...],
@@ -63,12 +68,13 @@ def speak(
     from rich.progress import Progress
 
     from kws_edge.errors import SettingError
-    from kws_export.texts import check_texts, folder_name
+    from kws_export.texts import check_phonemes, check_texts, folder_name
     from kws_export.voices import Utterance, get_engines
     from kws_export.voices.casting import cast
     from kws_export.voices.files import write_renditions
 
     check_texts(texts)
+    check_phonemes(phonemes)
     if phonemes and (len(texts) > 1 or near_misses):
         raise SettingError(
             "--phonemes is the pronunciation of one TEXT; it cannot be used with several, or with --near-misses"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kws_edge.cli.options import Number
 from kws_export.cli.options import (
     existing_file,
     existing_folder,
@@ -68,7 +69,7 @@ from kws_export.cli.options import (
 @click.option(
     "--false-accepts-per-hour",
     "limit",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     default=1.0,
     show_default=True,
     metavar="RATE",

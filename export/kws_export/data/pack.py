@@ -23,7 +23,7 @@ from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import PARTIAL, read_arrays
-from kws_edge.text import one_line, shortened, shown
+from kws_edge.text import is_one_line, one_line, shortened, shown
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.negatives import between
 from kws_export.texts import check_texts, words_of
@@ -90,7 +90,10 @@ class Source:
             ) from None
         if self.speaker and not groups:
             raise SettingError(f"source {self.folder}: speaker={shown(self.speaker)}; expected a (group) in it")
-        object.__setattr__(self, "name", self.name or Path(self.folder).name)
+        object.__setattr__(self, "name", self.name or one_line(Path(self.folder).name))
+        for text in (self.name, self.licence, self.attribution):  # which go into a model's file and onto its card
+            if not is_one_line(text):
+                raise SettingError(f"source {shown(self.folder)}: {shown(text)}; expected a text of one line")
 
     def speaker_of(self, path: Path) -> str:
         """Who speaks in a recording."""
@@ -99,7 +102,7 @@ class Source:
 
     def holds(self, speaker: str) -> bool:
         """Whether a speaker's recordings are in the pack."""
-        digest = hashlib.sha1(f"{self.folder}/{speaker}".encode(), usedforsecurity=False).digest()
+        digest = hashlib.sha1(os.fsencode(f"{self.folder}/{speaker}"), usedforsecurity=False).digest()
         return int.from_bytes(digest[:4], "big") / 2**32 >= self.left_out
 
 
@@ -154,7 +157,7 @@ class Pack:
             "sources": [asdict(source) for source in sources],
             "pieces": [[sources.index(p.source), p.speaker, p.text, len(p.samples)] for p in self.pieces],
         }
-        arrays = {"manifest": np.frombuffer(json.dumps(manifest, ensure_ascii=False).encode(), np.uint8)}
+        arrays = {"manifest": np.frombuffer(json.dumps(manifest).encode(), np.uint8)}
         for i, source in enumerate(sources):
             samples = np.concatenate([p.samples for p in self.pieces if p.source == source])
             arrays[f"audio{i}"] = samples if codec == "int16" else _encoded(samples)

@@ -85,7 +85,7 @@ def split_of(name: str) -> Split:
     test. It is published with the data set, and made its lists. (This takes the extension off a file without
     `_nohash_` too, which the public data set does not have.)
     """
-    bucket = int.from_bytes(hashlib.sha1(_speaker(name).encode(), usedforsecurity=False).digest(), "big")
+    bucket = int.from_bytes(hashlib.sha1(os.fsencode(_speaker(name)), usedforsecurity=False).digest(), "big")
     tenths = 10 * (bucket % (_MAX_CLIPS_PER_WORD + 1))
     if tenths < _MAX_CLIPS_PER_WORD:
         return "validation"

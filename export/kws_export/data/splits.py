@@ -137,7 +137,7 @@ def _digest(clips: Sequence[Clip]) -> str:
     digest = hashlib.sha256(str(_CACHE_FORMAT).encode())
     for clip in clips:
         stat = clip.path.stat()
-        digest.update(f"\n{clip.name}\t{stat.st_size}\t{stat.st_mtime_ns}".encode())
+        digest.update(os.fsencode(f"\n{clip.name}\t{stat.st_size}\t{stat.st_mtime_ns}"))
     return digest.hexdigest()[:20]
 
 

@@ -139,7 +139,7 @@ class Recipe:
 
     def _check_kl_end(self) -> None:
         has_kl = get_variant(self.variant).kl_ramp_epochs is not None
-        if self.kl_end is not None and (self.kl_end < 0 or not has_kl):
+        if self.kl_end is not None and (not 0 <= self.kl_end < math.inf or not has_kl):
             expected = "at least 0" if has_kl else "a variant with a KL term, such as plugin_ce_kl"
             raise SettingError(f"recipe {self.name}: kl_end={self.kl_end} with {self.variant}; expected {expected}")
 

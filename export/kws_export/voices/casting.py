@@ -36,11 +36,11 @@ def cast(engine: Engine, utterances: Sequence[Utterance], each: int, seed: Seque
 
 
 def perform(engine: Engine, renditions: Sequence[Rendition]) -> Iterator[tuple[Rendition, F32]]:
-    """Each rendition with its samples; one that the engine cannot say is left out, unless that is most of them.
+    """Each rendition with its samples; one that the engine cannot say is left out, unless that is many of them.
 
     Raises
     ------
-    VoiceError : the engine fails on more than one rendition in five.
+    VoiceError : the engine fails on more than one rendition in five, or on all of a few.
     """
     failed = 0
     for start in range(0, len(renditions), _TOGETHER):
@@ -50,7 +50,7 @@ def perform(engine: Engine, renditions: Sequence[Rendition]) -> Iterator[tuple[R
         except VoiceError:
             spoken = [_alone(engine, rendition) for rendition in batch]
         failed += sum(samples is None for samples in spoken)
-        if failed > max(3, len(renditions) // 5):
+        if failed > min(max(3, len(renditions) // 5), len(renditions) - 1):
             raise VoiceError(
                 f"{engine.name} failed on {failed} of {len(renditions)} renditions, such as {batch[-1].utterance}"
             )

@@ -1,6 +1,6 @@
 """The card of a wake word model: what it was made from, how well it works, under which licences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,9 +51,14 @@ class Provenance:
     @property
     def about(self) -> About:
         """For the model's file; whoever is to be named for the first weights is added there."""
-        named = [*self.voices, *(f"{s.name}: {s.attribution} ({s.licence})" for s in self.sources)]
-        named += [self.recordings] if self.recordings else []
-        return About(self.data, LICENCE, "; ".join(text.rstrip(".;") for text in named) + ".")
+        return About(self.data, LICENCE, attribution(self.voices, self.sources, self.recordings))
+
+
+def attribution(voices: Iterable[str], sources: Iterable[Source], recordings: str) -> str:
+    """Whom to name: for the engines, by their licences, for the negatives and for the recordings, as the user says."""
+    named = [*voices, *(f"{s.name}: {s.attribution} ({s.licence})" for s in sources)]
+    named += [recordings] if recordings else []
+    return "; ".join(text.rstrip(".;") for text in named) + "."
 
 
 def provenance(

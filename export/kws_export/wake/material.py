@@ -1,6 +1,7 @@
 """All sounds that a wake word is trained and judged with, parted by speaker and voice into training and held out."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,7 +159,7 @@ def _parted(pieces: Sequence[Piece], seed: int) -> tuple[list[I16], list[I16]]:
 
 
 def _share(name: str, seed: int) -> float:
-    digest = hashlib.sha1(f"{seed}/{name}".encode(), usedforsecurity=False).digest()
+    digest = hashlib.sha1(os.fsencode(f"{seed}/{name}"), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
 

@@ -5,15 +5,17 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Protocol
 
-from kws_edge.errors import SettingError
+from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
+from kws_edge.model.onnx_file import model_name
 from kws_export.data.pack import Pack
 from kws_export.graph.build import load_model
 from kws_export.training.lock import held
 from kws_export.voices import Engine, get_engines
-from kws_export.wake.card import provenance
+from kws_export.wake.card import attribution, provenance
 from kws_export.wake.held_out import HeldOut
 from kws_export.wake.material import Material, Saying, load_recordings, load_takes, part
 from kws_export.wake.release import Calibrated, release
@@ -57,7 +59,8 @@ class WakeProject:
 
         Raises
         ------
-        SettingError : neither voices nor recordings, or a folder with a project of other settings.
+        SettingError : neither voices nor recordings, whom to name is more than a model's file takes, or a folder with
+            a project of other settings.
         DependencyError : a voice that was asked for is not installed.
         """
         self.settings, self.folder, self.start = settings, folder, start
@@ -71,6 +74,11 @@ class WakeProject:
                 f"no recording of {', '.join(lacking)}; expected --voices, or --recordings with takes of it"
             )
         self.first = load_model(start)[1]
+        named = attribution([engine.licence for engine in self.engines], self.negatives.sources, recordings_note)
+        try:
+            replace(self.first, attribution=f"{named} {self.first.attribution}")
+        except ModelError as error:
+            raise SettingError(f"whom the negatives and --recordings-note name: {error}") from None
         self.front_end = self.first.front_end
         with held(self.folder):
             self._claim()
@@ -81,8 +89,14 @@ class WakeProject:
         Raises
         ------
         SettingError : the word cannot be told from speech: no run learnt it, or no threshold holds the limit; or
-            another process works in the folder.
+            another process works in the folder; or nothing can be written to `out`, which is known at once.
         """
+        model_name(out)
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            TemporaryFile(dir=out.parent).close()
+        except OSError as error:
+            raise SettingError(f"cannot write {out}: {error.strerror}") from None
         with held(self.folder):
             self._claim()
             return self._make(out, progress)

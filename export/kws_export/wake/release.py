@@ -13,6 +13,7 @@ from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import WAKE_WORD, Metadata
+from kws_edge.model.onnx_file import model_name
 from kws_edge.model.score import Score
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
@@ -87,9 +88,9 @@ def release(
     """
     labels = (*settings.labels, UNKNOWN)
     recipe = Recipe(
-        name=out.stem, variant=VARIANT, start=provenance.start, labels=labels, padding="valid", epochs=settings.epochs,
-        batch=settings.batch, seed=settings.seed, peak_lr=settings.peak_lr, final_lr=settings.final_lr, hold=0.25,
-        average=settings.average, channels=network.channels,
+        name=model_name(out), variant=VARIANT, start=provenance.start, labels=labels, padding="valid",
+        epochs=settings.epochs, batch=settings.batch, seed=settings.seed, peak_lr=settings.peak_lr,
+        final_lr=settings.final_lr, hold=0.25, average=settings.average, channels=network.channels,
     )  # fmt: skip
     checkpoint = Checkpoint(network, recipe, labels, windows.front_end, best["epoch"])
     features, truth = _clips(held_out, windows)

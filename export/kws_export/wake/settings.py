@@ -7,7 +7,7 @@ from typing import Any
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import is_word
 from kws_export.ranges import check_ranges, check_share
-from kws_export.texts import check_texts
+from kws_export.texts import check_phonemes, check_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class WakeWord:
                 f"wake word {self.text!r}; expected a text without commas, not beginning with _ or space"
             )
         check_texts([self.text])
+        check_phonemes(self.phonemes)
         for said in self.spoken:  # two of them may differ by a comma alone, which a voice heeds
             check_texts([said])
 

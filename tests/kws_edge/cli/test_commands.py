@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,6 +203,28 @@ class TestModels:
         ]
         assert json.loads(run("models", "few.onnx", "--json").stdout)["stream"] == stream
 
+    @pytest.mark.parametrize("number", [0, -1, 1e308, 10**400, "9" * 400, None, "x", [], {}])
+    @pytest.mark.parametrize("field", ["seconds", "value", "limit"])
+    def test_numbers_of_a_calibration_that_cannot_be_are_no_traceback(
+        self, clips: Path, field: str, number: Any
+    ) -> None:
+        said: dict[str, Any] = {"seconds": 90, "value": 0.0, "limit": 2.0, field: number}
+        about = {
+            "limit": said["limit"],
+            "negatives": {"radio": {"seconds": said["seconds"], "kind": "speech"}},
+            "false_accepts_per_hour": {"radio": {"value": said["value"]}},
+        }
+        stream = {"settings": StreamSettings({"entropy": 0.25}).to_dict(), "calibration": about}
+        tiny_model.save(clips, "odd", metadata=replace(tiny_model.METADATA, name="odd", stream=stream))
+        result = run("models", "odd.onnx")
+        assert result.exit_code in (0, 2)
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+
+    def test_words_that_a_file_says_at_length_are_told_in_short(self, clips: Path) -> None:
+        stream = {"settings": StreamSettings({"entropy": 0.25}).to_dict(), "calibration": {"words_chosen": "x" * 9999}}
+        tiny_model.save(clips, "long", metadata=replace(tiny_model.METADATA, name="long", stream=stream))
+        assert len(run("models", "long.onnx").stderr) < 500
+
     def test_json_is_the_metadata(self) -> None:
         values = json.loads(run("models", "tiny.onnx", "--json").stdout)
         assert values.pop("default") is False
@@ -333,3 +356,22 @@ def test_a_name_too_long_for_the_system_does_not_keep_the_others_from_an_answer(
     )
     assert result.exit_code == 1
     assert result.stderr.count("Error: ") == 2
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "evaluate-stream --snr", "evaluate-stream --for", "calibrate --snr", "calibrate --crowding",
+        "calibrate --false-accepts-per-hour", "doctor --seconds", "listen --for", "bench --seconds",
+    ],
+)  # fmt: skip
+def test_a_number_that_is_none_is_wrong_usage(option: str, number: str) -> None:
+    result = run(*option.split(), number)
+    assert (result.exit_code, option.split()[1] in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["evaluate-stream", "calibrate"])
+def test_a_ratio_of_no_sounds_is_wrong_usage(command: str) -> None:
+    result = run(command, "--snr", "1e308")
+    assert (result.exit_code, "'--snr'" in result.stderr) == (2, True)

@@ -83,6 +83,7 @@ def test_a_stream_tells_the_word_once(enrolled: Path, takes: list[str], tmp_path
     [
         (2, "yes", "x.onnx", "2 takes; expected 3 to 10"),
         (3, "_yes", "x.onnx", "not beginning with an underscore"),
+        (3, "hey, lamp", "x.onnx", "without commas"),
         (3, "yes", "x.bin", "ends in .onnx"),
     ],
 )
@@ -92,6 +93,12 @@ def test_what_cannot_be_is_refused_in_a_line(
     result = enroll(word, *takes[:count], "--out", str(tmp_path / out))
     assert (result.exit_code, problem in result.stderr) == (2, True), result.output
     assert not list(tmp_path.iterdir())
+
+
+def test_one_take_under_two_names_is_refused(takes: list[str], tmp_path: Path) -> None:
+    (tmp_path / "again.wav").symlink_to(takes[0])
+    result = enroll("yes", *takes[:2], str(tmp_path / "again.wav"), "--out", str(tmp_path / "x.onnx"))
+    assert (result.exit_code, "given twice" in result.stderr) == (2, True)
 
 
 def test_takes_unlike_each_other_are_named(data: Path, tmp_path: Path) -> None:

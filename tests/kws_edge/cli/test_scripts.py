@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -49,3 +50,40 @@ def test_json_has_the_word_itself_on_every_output(folder: Path) -> None:
 def test_help_can_be_read_on_every_output(folder: Path, program: str) -> None:
     command = "wake" if program == "kws_export.cli" else "listen"
     assert "Usage" in run(folder, "latin-1", command, "--help", program=program)
+
+
+def shell(command: str, *arguments: str, program: str = "kws_edge.cli") -> subprocess.CompletedProcess[str]:
+    """A command line in which $KWS is the program, run by a shell."""
+    code = f"from {program} import main; main()"
+    kws = shlex.join([sys.executable, "-c", code])
+    return subprocess.run(
+        ["sh", "-c", command.replace("$KWS", kws), "sh", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such shell")
+class TestClosed:
+    @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+    @pytest.mark.parametrize("command", ["listen --fast --target 99 --replay", "classify --target 99"])
+    def test_what_is_written_to_a_closed_output_goes_nowhere(self, folder: Path, command: str, closed: str) -> None:
+        (model,) = folder.glob("*.onnx")
+        done = shell(f'$KWS {command} "$1" --model "$2" {closed}', str(folder / "はい.wav"), str(model))
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+
+    def test_no_file_takes_the_place_of_a_closed_output(self) -> None:
+        code = "import os; from kws_edge.cli.scripts import replace_closed_output as f; f(); exit(os.dup(0))"
+        assert shell(f"{sys.executable} -c '{code}' <&- >&- 2>&-").returncode > 2
+
+    def test_a_closed_input_is_told_in_one_line(self) -> None:
+        done = shell("$KWS listen - <&-")
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1].startswith("Error: standard input is closed; expected")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")
+@pytest.mark.parametrize("program", ["kws_edge.cli", "kws_export.cli"])
+@pytest.mark.parametrize("arguments", ["--help", "", "pack --help", "models --help"])
+def test_help_on_a_full_disk_is_an_error_of_one_line(program: str, arguments: str) -> None:
+    done = shell(f"$KWS {arguments} > /dev/full", program=program)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: ") or "Usage" in done.stderr

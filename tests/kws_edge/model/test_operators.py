@@ -69,3 +69,15 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "no.onnx").write_bytes(b"no model")
     with pytest.raises(ModelError, match="expected an undamaged model"):
         needed_operators([tmp_path / "no.onnx"])
+
+
+def test_a_function_of_the_file_writes_no_line_of_the_configuration(tmp_path: Path) -> None:
+    model = onnx.load(FORMS[0])
+    name, domain, opset = "Op\nai.onnx;1;X", "own", onnx.helper.make_opsetid("", 17)
+    body = [onnx.helper.make_node("Identity", ["a"], ["b"])]
+    model.functions.append(onnx.helper.make_function(domain, name, ["a"], ["b"], body, [opset]))
+    model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
+    model.graph.node.append(onnx.helper.make_node(name, [model.graph.input[0].name], ["c"], domain=domain))
+    onnx.save(model, tmp_path / "own.onnx")
+    with pytest.raises(ModelError, match=r"operator 'Op\\nai"):
+        needed_operators([tmp_path / "own.onnx"])

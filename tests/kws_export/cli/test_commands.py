@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import tiny_model
 import tone_words
@@ -223,3 +224,24 @@ def test_an_empty_value_of_an_option_is_refused_and_a_name_stays_on_its_line(tmp
     assert result.exit_code != 0
     assert r"a\nError: forged" in result.stderr
     assert "\nError: forged" not in result.stderr
+
+
+def test_names_in_a_model_stay_on_their_lines(tmp_path: Path) -> None:
+    model = onnx.load(tiny_model.save(tmp_path))
+    name, opset = "Op\nError: forged\x1b[2J", onnx.helper.make_opsetid("", 17)
+    body = [onnx.helper.make_node("Identity", ["a"], ["b"])]
+    model.functions.append(onnx.helper.make_function("own", name, ["a"], ["b"], body, [opset]))
+    model.opset_import.append(onnx.helper.make_opsetid("own", 1))
+    model.graph.node.append(onnx.helper.make_node(name, ["mfcc"], ["c"], domain="own"))
+    values = json.loads(model.metadata_props[0].value)
+    model.metadata_props[0].value = json.dumps({**values, "training": {"data": "a\u2028b\u202ec\u009b2J"}})
+    onnx.save(model, tmp_path / "own.onnx")
+    output = call("inspect", tmp_path / "own.onnx").output
+    assert not any(line.startswith("Error: forged") for line in output.splitlines())
+    assert set(output) & set("\x1b\u2028\u202e\u009b") == set()
+
+
+@pytest.mark.parametrize("command", ["speak hi", "quantise m.onnx --data ."])
+def test_a_seed_below_nought_is_wrong_usage(command: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, [*command.split(), "--seed", "-1", "--out", str(tmp_path / "o")])
+    assert result.exit_code == 2

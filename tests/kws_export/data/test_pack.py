@@ -1,6 +1,7 @@
 """Packs: hours of recordings in one file, with their texts and licences."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -215,3 +216,22 @@ def test_what_is_said_is_known_however_an_editor_saved_it(tmp_path: Path, start:
 def test_transcripts_of_nothing_that_is_there_are_refused(tmp_path: Path, table: bytes) -> None:
     with pytest.raises(SettingError, match=r"transcripts\.tsv: .*expected"):
         transcribed(tmp_path, table)
+
+
+def test_a_recording_whose_name_is_no_text_is_packed(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    soundfile.write(tmp_path / "x.wav", samples(16_000), 16_000)
+    (tmp_path / "x.wav").rename(folder / os.fsdecode(b"x\xff.wav"))
+    packed = Pack(tuple(collect(tmp_path, Source(folder.name, left_out=0.0))))
+    packed.save(tmp_path / "p.npz")
+    assert [piece.speaker for piece in Pack.load(tmp_path / "p.npz").pieces] == [os.fsdecode(b"x\xff.wav")]
+    (line,) = manifest_lines(packed)
+    assert line.startswith(r"caf\udce9: ")
+
+
+@pytest.mark.parametrize("field", ["name", "licence", "attribution"])
+def test_what_a_card_says_of_a_source_is_one_line(field: str) -> None:
+    with pytest.raises(SettingError, match="expected a text of one line"):
+        Source("a", **{field: "b\nc"})
+    assert "\n" not in Source("a\nError: forged").name

@@ -100,6 +100,7 @@ def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
         ('variant = "softmax"\nweight_decay = -1.0', "weight_decay=-1.0"),
         ('variant = "softmax"\nkl_end = 0.1', "kl_end=0.1 with softmax; expected a variant with a KL term"),
         ('variant = "edl_ce"\nkl_end = -0.1', "kl_end=-0.1 with edl_ce; expected at least 0"),
+        ('variant = "edl_ce"\nkl_end = inf', "kl_end=inf"),
         ('variant = "softmax"\nwarmup = 0.6\nhold = 0.6', "warmup=0.6, hold=0.6; expected .* together at most 1"),
         ('variant = "softmax"\nbalance = 2', "balance=2; expected 0 to 1"),
         ('variant = "softmax"\nlabels = "yes"', "labels='yes'; expected a list of texts"),

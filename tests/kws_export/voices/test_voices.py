@@ -161,6 +161,12 @@ def test_an_engine_that_fails_on_most_is_an_error() -> None:
         list(perform(Beeps(), renditions))
 
 
+@pytest.mark.parametrize("takes", [1, 2, 3])
+def test_an_engine_that_can_say_none_of_a_few_is_an_error(takes: int) -> None:
+    with pytest.raises(VoiceError, match="failed on"):
+        list(perform(Beeps(), [Rendition(Utterance("mute"), "100")] * takes))
+
+
 def test_takes_are_written_once(tmp_path: Path) -> None:
     renditions = cast(Beeps(), [Utterance("Küche")], 3, [1])
     first = sorted(write_renditions(Beeps(), renditions, tmp_path))

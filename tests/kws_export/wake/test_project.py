@@ -149,6 +149,25 @@ def test_without_voices_and_recordings_nothing_says_the_word(negatives: Pack, tm
         WakeProject(SETTINGS, tmp_path, start=start, negatives=negatives)
 
 
+@pytest.mark.parametrize("name", ["a\u202eb.onnx", "x" * 230 + ".onnx", "no.npz/x.onnx"])
+def test_a_file_that_cannot_be_written_is_told_before_any_work(
+    recordings: Path, negatives: Pack, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "no.npz").touch()
+    progress, start = Quiet(), KeywordModel.load("stream").path
+    project = WakeProject(SETTINGS, tmp_path / "work", start=start, negatives=negatives, recordings=recordings)
+    with pytest.raises(SettingError, match="cannot write"):
+        project.make(tmp_path / name, progress)
+    assert progress.lines == []
+
+
+@pytest.mark.parametrize("note", ["a\nb", "\x1b[2J", "x" * 10_000])
+def test_whom_to_name_is_checked_before_any_work(recordings: Path, negatives: Pack, tmp_path: Path, note: str) -> None:
+    start = KeywordModel.load("stream").path
+    with pytest.raises(SettingError, match="--recordings-note"):
+        WakeProject(SETTINGS, tmp_path, start=start, negatives=negatives, recordings=recordings, recordings_note=note)
+
+
 @pytest.mark.parametrize("text", ["_silence_", " lamp", "a,b", ""])
 def test_what_can_be_no_label_is_refused(text: str) -> None:
     with pytest.raises(SettingError, match="wake word"):
