@@ -9,7 +9,7 @@ from kws_edge.text import shown
 
 
 class KwsEdgeError(Exception):
-    """The root: catching it catches every deliberate error of the package.
+    """Base class of every deliberate error of the package.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class SettingError(KwsEdgeError, ValueError):
 
 
 class ProviderError(KwsEdgeError, RuntimeError):
-    """An execution provider was required and is not the one that runs.
+    """The required execution provider does not run here.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class ProviderError(KwsEdgeError, RuntimeError):
 
 
 class DeviceError(KwsEdgeError, OSError):
-    """A sound device refused, went silent or went away.
+    """A sound device refused to open, stopped delivering sound, or was unplugged.
 
     Examples
     --------

@@ -13,9 +13,9 @@ class InputDevice:
 
     Attributes
     ----------
-    index : what `Microphone(device=...)` takes, as it does a part of the name.
-    name, api : of the device, and of the system's interface to it.
-    channels : the most it gives.
+    index : number of the device; `Microphone(device=...)` takes it, or a part of the name.
+    name, api : name of the device, and of the system's sound interface.
+    channels : how many channels it can record.
     rate : its native sample rate, Hz.
     default : whether `Microphone()` opens it.
 

@@ -41,15 +41,15 @@ _log = logging.getLogger(__name__)
 class Microphone:
     """An input device, as a source of blocks. It is opened when it is iterated, by one thread at a time.
 
-    A device that refuses 16 kHz is opened at its native rate and resampled; one that refuses a single channel, with
-    more, which become one as channels.py says. One that went away is found again by its host API and name, whatever
-    its index is then.
+    A device that refuses 16 kHz is opened at its native rate and resampled. One that refuses a single channel is opened
+    with more, which are mixed down (`channel`). A device that was unplugged is found again by its host API and name,
+    even if its index has changed.
 
     Attributes
     ----------
-    overflows : how often PortAudio reported that samples were lost before they came here.
-    dropped : samples at 16 kHz that were lost on the way here, as far as their number is known.
-    reopened : how often the device was opened again.
+    overflows : how often PortAudio reported lost samples.
+    dropped : samples at 16 kHz lost since they were recorded, as far as their number is known.
+    reopened : how often the device was reopened.
 
     Examples
     --------
@@ -76,10 +76,10 @@ class Microphone:
         ----------
         device : index or part of a name, as in `input_devices`; None for the system's default.
         channel : as for `load`: a number from 1, "mix", or None.
-        block : seconds that a callback brings.
-        queue : seconds that wait at most for the consumer.
+        block : seconds of sound in a block.
+        queue : most seconds of sound that may wait for the consumer.
         patience, retries, backoff : see the constants of this module.
-        backend : a module like sounddevice.
+        backend : a module with sounddevice's interface, for tests.
 
         Raises
         ------

@@ -40,8 +40,8 @@ class Block:
     Attributes
     ----------
     samples : float32 [n], mono at 16 kHz, full scale ±1.
-    dropped : samples at 16 kHz that were lost just before; what comes after a loss must not be joined to what came
-        before it, so a loss of unknown length is given as 1.
+    dropped : samples at 16 kHz that were lost just before this block. Sound must not be joined across a loss, so a loss
+        of unknown length counts as 1.
 
     Examples
     --------

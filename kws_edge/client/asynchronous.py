@@ -32,7 +32,7 @@ _ENDED = object()
 
 
 class AsyncClient:
-    """The client for asyncio: the methods of `Client`, to await. Used as an async context, or closed by `close`.
+    """The client for asyncio, with the methods of `Client`; an async context manager, otherwise call `close`.
 
     Examples
     --------

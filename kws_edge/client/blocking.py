@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """The blocking client. Used as a context, or closed by `close`.
+    """The blocking client, a context manager; otherwise call `close`.
 
     Examples
     --------
@@ -45,16 +45,16 @@ class Client:
 
         Parameters
         ----------
-        url : of the server, as `http://127.0.0.1:8765`.
-        key : where the server asks for one.
+        url : address of the server, such as `http://127.0.0.1:8765`.
+        key : API key, if the server requires one.
         timeout : seconds to wait for a connection, and for each answer.
-        patience : seconds for which a call is tried again where the server is too busy for it, as often as it asks for
-            (Retry-After) or with growing pauses, and once where the connection is cut off; 0 for an error at once. A
-            stream is tried again until it begins.
+        patience : how long to retry a call, in seconds, while the server is too busy: after the time it names
+            (Retry-After), or with growing pauses. A call whose connection breaks is retried once, and a stream until it
+            begins. 0 for an error at once.
 
         Raises
         ------
-        SettingError : the URL is no http or https URL, or the key is none that a header can carry.
+        SettingError : the URL is not an http or https URL, or a header cannot carry the key.
         DependencyError : httpx or websockets is not installed.
         """
         self._address, self._patience = Address.of(url, key, timeout), patience
@@ -89,7 +89,7 @@ class Client:
         Parameters
         ----------
         source, rate : a path, the bytes of a file, a file object, or an array with its rate. The name of a file is not
-            sent; what is odd about it goes to the log.
+            sent; oddities of the file go to the log.
         model, target, score : None for the server's own.
         channel : as for `KeywordModel.classify`.
 
@@ -110,7 +110,7 @@ class Client:
         score: Score | None = None,
         channel: Channel | None = None,
     ) -> list[Prediction | AudioError]:
-        """Classify clips in one request; an AudioError takes the place of an answer about one that cannot be used.
+        """Classify clips in one request; for a clip that cannot be used, the answer is an AudioError.
 
         Parameters, and errors that concern the request as a whole, are those of `classify`.
         """
@@ -123,7 +123,7 @@ class Client:
         return self._ask(requests.models())
 
     def model(self, name: str) -> dict[str, Any]:
-        """All that a model's file says of itself; raises SettingError where it is not served, or ServerError."""
+        """The description of a model; raises SettingError if the server does not have it, or ServerError."""
         return self._ask(requests.model(name))
 
     def listen(

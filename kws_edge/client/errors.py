@@ -32,10 +32,10 @@ class ServerError(KwsEdgeError, OSError):
 
     Attributes
     ----------
-    code : the problem's code, such as "overloaded" or "unauthorized"; "unreachable" where there was no answer of a
-        kws-edge server, "cut-off" where the connection ended before there was one, "version" where it cannot be
-        understood, "closed" where a stream was cut off.
-    retry_after : seconds after which trying again may help; None where the server did not say.
+    code : the problem's code, such as "overloaded" or "unauthorized"; "unreachable" if no kws-edge server answered,
+        "cut-off" if the connection broke before an answer, "version" if the answer cannot be understood, "closed" if a
+        stream broke.
+    retry_after : seconds after which trying again may help; None if the server did not say.
 
     Examples
     --------

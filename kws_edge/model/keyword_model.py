@@ -33,13 +33,13 @@ from kws_edge.model.target import Target
 
 
 class KeywordModel:
-    """A loaded model; `load` makes one. It can be shared between threads, and goes on working after a fork.
+    """A loaded model, made by `load`. It can be shared between threads, and still works after a fork.
 
-    Fork while no other thread decodes a file: a lock that libsndfile's wrapper holds at that moment stays taken.
+    Do not fork while another thread decodes a file: a lock that libsndfile's wrapper holds then is never released.
 
     Attributes
     ----------
-    metadata : what the file says of itself.
+    metadata : the model's description, from its file.
     provider : the execution provider that runs, such as "cpu".
 
     Examples
@@ -63,22 +63,22 @@ class KeywordModel:
         strict: bool = False,
         threads: int = 1,
     ) -> "KeywordModel":
-        """Load a model and check that its graph is what its metadata say.
+        """Load a model, and check that its graph agrees with its metadata.
 
         Parameters
         ----------
         model : None for `DEFAULT_MODEL`, the name of a shipped model, or a path: a text that ends in .onnx or has a
-            separator in it. The file is read whole, and not needed afterwards.
-        provider : the execution provider to run on: "cpu", or one that another build of onnxruntime has, as "cuda".
-        strict : refuse to run on another provider than that, instead of warning once and running on the CPU.
-        threads : of one run. The networks are so small that more than one seldom pays; none of them spins in waiting.
+            separator in it. The file is not needed after loading.
+        provider : the execution provider: "cpu", or one that another build of onnxruntime has, such as "cuda".
+        strict : fail if the provider is unavailable, instead of warning and falling back to the CPU.
+        threads : threads of one inference. The networks are so small that more than one seldom helps.
 
         Raises
         ------
         ModelError : the file is missing, empty, not ONNX, too new for this onnxruntime or without metadata, or its
             metadata are malformed or disagree with its graph. The message gives what was found and what is supported.
-        ProviderError : strict, and another provider is what runs.
-        SettingError : there is no shipped model or provider of that name, or threads are below 1.
+        ProviderError : strict, and the provider is unavailable.
+        SettingError : no shipped model or provider has that name, or threads are below 1.
 
         Examples
         --------
@@ -92,7 +92,7 @@ class KeywordModel:
 
     @property
     def metadata(self) -> Metadata:
-        """What the file says of itself."""
+        """The model's description, from its file."""
         return self._session.metadata
 
     @property
@@ -112,7 +112,7 @@ class KeywordModel:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The words that the model knows, in the order of α."""
+        """The labels, in the order of α."""
         return self.metadata.labels
 
     def run(self, features: F32) -> Outputs:
@@ -125,7 +125,7 @@ class KeywordModel:
         Raises
         ------
         SettingError : another shape or type, or features that are NaN or infinite.
-        ModelError : the network fails, or what it gives is not finite.
+        ModelError : the network fails, or its outputs are not finite.
 
         Examples
         --------
@@ -149,25 +149,25 @@ class KeywordModel:
     ) -> Prediction:
         """Name the word in a clip, or abstain.
 
-        A clip of up to 1.3 s, which the network's input holds, is centred in it and seen in one pass. A longer one is
-        searched in windows a tenth of a second apart, in bounded memory whatever its length, and decided on as a stream
-        is: by the mean of some windows in a row, and where the model was calibrated on streams by that threshold too
-        (for targets from 0.995 on). The answer is that of the least uncertain mean, and says where it lies. A silent
-        window is never asked about.
+        A clip of up to 1.3 s fits the network's input, is centred in it, and takes one pass. A longer one is searched
+        in windows a tenth of a second apart, in bounded memory whatever its length, and decided on as in a stream: by
+        the mean of several consecutive windows and, for targets from 0.995 on, also by the model's threshold for
+        streams, if it has one. The answer is that of the least uncertain mean, and says where it is. The network is not
+        run on silent windows.
 
         Parameters
         ----------
         source, rate : a path, the bytes of a file, a binary file, or samples with their rate, as for `load.load`.
-        target : the accuracy of accepted clips for which the threshold was calibrated: 0.995, 99.5 or "99.5 %".
-        score : "entropy" or "vacuity"; None for the one that the model was calibrated to use.
-        channel : of a source with several: its number from 1, "mix" for their average, or None as for `load.load`.
-        progress : called now and then with the seconds of audio that are done.
+        target : accepted accuracy for which the threshold was chosen: 0.995, 99.5 or "99.5 %".
+        score : "entropy" or "vacuity"; None for the model's choice.
+        channel : one of several channels, from 1, "mix" for their average, or None as for `load.load`.
+        progress : called now and then with the seconds of audio processed so far.
 
         Raises
         ------
         AudioError : the audio cannot be read, or is shorter than one frame (25 ms).
-        SettingError : the model has no threshold for this score and target, samples come without their rate, or the
-            channel is an impossible one.
+        SettingError : the model has no threshold for this score and target, samples have no rate, or the channel is
+            impossible.
 
         Examples
         --------
@@ -199,14 +199,14 @@ class KeywordModel:
 
         Parameters
         ----------
-        samples : floating point [n, length], mono at 16 kHz, full scale ±1; a length of 1 s is 16,000, and 400 to
-            20,879 are possible. Unlike a file, a clip with samples that are NaN, infinite or far beyond full scale
-            does not stop the others: its answer is an abstention, with the reason "invalid_audio".
+        samples : floating point [n, length], mono at 16 kHz, full scale ±1, with a length of 400 to 20,879. A clip with
+            samples that are NaN, infinite or far beyond full scale does not stop the others: its answer is an
+            abstention with the reason "invalid_audio".
         target, score : as for `classify`.
 
         Returns
         -------
-        One prediction per clip, in order; each is what `classify` says of that clip alone.
+        One prediction per clip, in order, the same as `classify` gives for that clip alone.
 
         Raises
         ------

@@ -56,23 +56,23 @@ class Metadata:
 
     Attributes
     ----------
-    name : what the model is called; no spaces or path separators, since it can be given at the command line.
-    labels : the words, in the order of α; at least two, all different, each of one line. One that begins with an
-        underscore (`_unknown_`, `_silence_`) is a class that is no word, and is never an answer.
+    name : name of the model, without spaces or path separators, so that it can be given on the command line.
+    labels : the words, in the order of α; at least two, all different, each of one line. A label that begins
+        with an underscore (`_unknown_`, `_silence_`) is not a word, and is never an answer.
     variant : a name in `variants.VARIANTS`.
     front_end : the settings of the MFCC that the network was trained on.
-    score : the uncertainty by which a label is withheld unless the caller asks for another.
-    thresholds : score → its operating points, one per calibrated target, targets rising. Empty where the model was
-        not calibrated; else it has the default score.
-    calibration : how the thresholds were found: split, clips, method.
-    training : how the weights were found: data, recipe, epochs, seed, repeat, parameters and the like; `purpose` is
-        `WAKE_WORD` where the model is to answer its words and nothing else.
+    score : the uncertainty that decides by default whether a label is withheld.
+    thresholds : score → its operating points, one per calibrated target, in rising order of targets. Empty if the
+        model is not calibrated; otherwise it has at least the default score.
+    calibration : how the thresholds were chosen: split, clips, method.
+    training : how the weights were trained: data, recipe, epochs, seed, repeat, parameters and the like. `purpose` is
+        `WAKE_WORD` for a model that should report its words and nothing else.
     accuracy : split → {accuracy, low, high, clips}: a fraction, its 95 % interval and the number of clips.
-    licence, attribution : of the weights, and whom to name for the data behind them.
-    stream : settings of the decision on a stream; None until they are calibrated.
-    padding : "same" where the network sees zeros beyond a window's edges, so that each window of a stream is computed
-        anew; "valid" where it does not: a window of a stream is then `front_end.frames` frames of sound, and what it
-        gives can be computed from its new frames (stream/incremental.py). A file without this field is "same".
+    licence, attribution : licence of the weights, and whom to name for the training data.
+    stream : settings for streams and their calibration; None if the model is not calibrated on streams.
+    padding : "same" if the network sees zeros beyond the edges of a window, so that each window of a stream is computed
+        anew. "valid" if not: a window of a stream then has `front_end.frames` frames of sound, and its outputs can be
+        computed from the new frames alone (stream/incremental.py). A file without this field is "same".
     schema : the version of this list of fields.
 
     Raises
@@ -159,7 +159,7 @@ class Metadata:
 
         Raises
         ------
-        SettingError : no target, or there is none for this score and target; the message lists those that there are.
+        SettingError : not a target, or no threshold for this score and target; the message lists those that exist.
 
         Examples
         --------

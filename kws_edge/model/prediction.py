@@ -10,7 +10,7 @@ from kws_edge.model.score import Score
 
 
 class Reason(StrEnum):
-    """Why no label is given; the set is closed.
+    """Why a model abstained; no other reasons exist.
 
     Examples
     --------
@@ -20,13 +20,13 @@ class Reason(StrEnum):
     """
 
     UNCERTAIN = "uncertain"
-    """The network saw the audio, and its uncertainty is above the threshold."""
+    """The uncertainty is above the threshold."""
     CLIPPED = "clipped"
-    """The same, and the audio is clipped so badly that this may be why."""
+    """The same, and the audio is clipped so badly that this may be the cause."""
     UNKNOWN_WORD = "unknown_word"
-    """The network has a class for what is none of its words, and is sure of it."""
+    """The network has a class for other words, and is certain of it."""
     SILENCE = "silence"
-    """Nothing but silence: digital silence, or a constant; or the network has a class for that, and is sure."""
+    """Digital silence, or a constant; or the network has a class for silence, and is certain of it."""
     LOSSES = "losses"
     """A stream lost so many samples that words cannot be recognised."""
     INVALID_AUDIO = "invalid_audio"
@@ -79,20 +79,20 @@ class Answer:
 class Prediction(Answer):
     """What a model says about a clip.
 
-    Where the network was not asked (silent samples, invalid_audio), `guess` is None, and the numbers are
-    those of no evidence: every logit at its lowest, a uniform probability, vacuity 1 and entropy 1.
+    If the network was not run (silent samples, invalid_audio), `guess` is None, and the numbers are
+    those of no evidence: a uniform probability, vacuity 1 and entropy 1.
 
     Attributes
     ----------
-    label : the word; None where the model abstained, so that a caller who forgets to check never acts on a guess.
-    guess : the most probable word, also where the model abstained; or a class that is no word, such as `_unknown_`.
-    probability : of the guess, in (0, 1].
+    label : the word; None if the model abstained, so that a caller who forgets to check never acts on a guess.
+    guess : the most probable label, even if the model abstained; it may not be a word, such as `_unknown_`.
+    probability : probability of the guess, in (0, 1].
     alpha : float32 [K], the Dirichlet's parameters in the order of the model's labels, each finite and above 0.
     vacuity, entropy : uncertainty in (0, 1] and [0, 1].
-    reason : why the model abstained; None where it did not.
-    start, end : where in the audio the window lies that was decided on, in seconds.
+    reason : why the model abstained; None if it did not.
+    start, end : where in the audio the window is that was decided on, in seconds.
     score : the uncertainty that decided, "entropy" or "vacuity".
-    threshold : the label is withheld where the score is above it.
+    threshold : the label is withheld if the score is above it.
     target : the accuracy of accepted clips for which the threshold was chosen, such as 0.995.
     model : the name of the model.
 

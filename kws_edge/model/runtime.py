@@ -19,7 +19,7 @@ OUTPUTS: Final = ("class", "alpha", "vacuity", "entropy")
 
 
 def available_providers() -> tuple[str, ...]:
-    """The execution providers that this build of onnxruntime has; one may still lack its device or driver.
+    """The execution providers of this build of onnxruntime; their device or driver may still be missing.
 
     Examples
     --------

@@ -17,8 +17,8 @@ MODELS: Final = _package / "models" if (_package / "models").is_dir() else _pack
 def shipped_models(folder: Path | None = None) -> dict[str, Path]:
     """The models that come with the package, or those of another folder, name → file.
 
-    Other forms of a model beside it are not listed: NAME.step.onnx, for streams, and NAME.audio.onnx and
-    NAME.audio.step.onnx, with the front end in the graph, for runtimes that have none.
+    The other forms of a model are not listed: NAME.step.onnx for streams, and NAME.audio.onnx and NAME.audio.step.onnx,
+    whose graphs include the front end.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a stream reports: a word, or an abstention where there might have been one."""
+"""What a stream reports: a word, or an abstention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from kws_edge.model.prediction import Answer
 
 Abstentions: TypeAlias = Literal["all", "words", "none"]
-"""Which abstentions are events: after any utterance, where a word might have been meant, or none."""
+"""Which abstentions are events: after any utterance, where a word may have been meant, or none."""
 ABSTENTIONS: Final[tuple[Abstentions, ...]] = get_args(Abstentions)
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -22,20 +22,20 @@ def local_time() -> datetime:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Event(Answer):
-    """A word, or an abstention where there might have been one. Times are seconds of the stream.
+    """A word, or an abstention where one may have been meant. Times are seconds of the stream.
 
     Attributes
     ----------
-    label : the word; None where the model abstained.
-    guess : the most probable label, also where the model abstained; None where too many samples were lost.
-    probability, vacuity, entropy : the smoothed ones, by which was decided.
-    alpha : float32 [K], the Dirichlet that has them.
-    reason : why the model abstained; None where it did not.
-    start, end : an estimate of where the word lies: from where the sound rose out of the noise, or from the start of
-        the window where that is later, to where it last was above it, or the end of the window.
-    time : the end of the hop at which was decided: nothing later than this was known.
+    label : the word; None if the model abstained.
+    guess : the most probable label, even if the model abstained; None if too many samples were lost.
+    probability, vacuity, entropy : the smoothed values that decided.
+    alpha : float32 [K], parameters of the Dirichlet distribution that has these values.
+    reason : why the model abstained; None if it did not.
+    start, end : an estimate of where the word is: from where the sound rose above the noise, or the start of the window
+        if that is later, to where it was last above the noise, or the end of the window.
+    time : the end of the hop at which the decision was made; later sound was not known.
     model : the name of the model.
-    clock : what time it was at `time`, where whoever runs the stream gave it a clock. Nothing is decided by it.
+    clock : the time of day at `time`, if the stream was given a clock. It plays no part in the decision.
 
     Examples
     --------

@@ -17,19 +17,19 @@ MAX_CROWDING: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """Settings of the decision; a calibrated model carries its own. Durations are in seconds, whatever the hop.
+    """Settings of the decision; a calibrated model has its own. Durations are in seconds, whatever the hop.
 
     Attributes
     ----------
-    thresholds : score → the highest uncertainty that is accepted; where there are two, both must hold.
+    thresholds : score → the highest accepted uncertainty; if there are two, both must hold.
     labels : label → thresholds that replace those above for that label.
-    probability : the least p̂ that is accepted, 0 to 1.
-    smoothing : over how long the windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
-    hysteresis : how far, of the way from its threshold to 1, a score must rise to arm the decision again, 0 to 1.
-    rearm : for how long it must stay there, or another label be the best, 0 to 10.
-    refractory : the least time between events, 0 to 60.
-    crowding : how much surer a word must be within sound that is as loud, such as running speech, 0 (no surer) to 20:
-        added to the logit of its scores for each second of such sound lately. A file from before it came has 0.
+    probability : the lowest accepted p̂, 0 to 1.
+    smoothing : time over which windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
+    hysteresis : how far a score must rise from its threshold towards 1 to arm the decision again, 0 to 1.
+    rearm : how long it must stay there, or another label be the best, 0 to 10.
+    refractory : shortest time between events, 0 to 60.
+    crowding : how much more certain a word must be amid sound as loud as itself, such as running speech, 0 (not at all)
+        to 20: it is added to the logit of the scores for each recent second of such sound. 0 in older files.
 
     Examples
     --------
@@ -89,10 +89,10 @@ class StreamSettings:
 
     @classmethod
     def of(cls, metadata: Metadata, *, score: str | None = None, target: Target | None = None) -> "StreamSettings":
-        """The settings that a model's file gives.
+        """The settings in a model file.
 
-        Those under `stream["settings"]` of its metadata, where it was calibrated on streams. Where it was not, or a
-        score or target is asked for, the thresholds are those calibrated on clips.
+        These are `stream["settings"]` of its metadata. If the model is not calibrated on streams, or a score or target
+        is given, the thresholds are those for clips.
 
         Parameters
         ----------
@@ -120,9 +120,9 @@ class StreamSettings:
     def after_wake(cls, metadata: Metadata) -> "StreamSettings":
         """The settings for commands after a wake word.
 
-        Those under `stream["after_wake"]` of the metadata (`kws-edge calibrate --after-wake`), or else the thresholds
-        that were calibrated on clips for `DEFAULT_TARGET`, which are looser than those of a stream that is always on.
-        There is no crowding with these: the wake word itself was said just before.
+        These are `stream["after_wake"]` of the metadata (`kws-edge calibrate --after-wake`), or otherwise the
+        thresholds for clips at `DEFAULT_TARGET`, which are looser than those for streams. The latter have no crowding,
+        because the wake word itself was said just before.
 
         Raises
         ------

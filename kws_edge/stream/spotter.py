@@ -40,14 +40,14 @@ Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
 
 
 class Spotter:
-    """One stream through one model, which may be shared. Not for use by several threads at once.
+    """One stream through a model. Streams may share a model, but a stream must not be used by several threads at once.
 
-    Time is stream time: the samples pushed, and those reported lost, over 16 000 Hz. The events do not depend on how
-    the samples are chunked.
+    Time is stream time: samples pushed or reported lost, divided by 16 000 Hz. Events do not depend on how the samples
+    are divided into chunks.
 
     Attributes
     ----------
-    model, settings, words, hop : as given, or as found in the model's file.
+    model, settings, words, hop : as given, or as in the model file.
     last : the last hop; None before the first.
 
     Examples
@@ -128,7 +128,7 @@ class Spotter:
         self.reset()
 
     def reset(self) -> None:
-        """Be as new: time 0, nothing heard, ready to fire."""
+        """Start again: time 0, nothing heard, ready for an event."""
         self._hops.reset()
         self._decision.reset()
         if self._wake_timer and self._wake:
@@ -140,7 +140,7 @@ class Spotter:
 
     @property
     def state(self) -> State:
-        """The state of the stream."""
+        """State of the stream."""
         if self._lossy:
             return State.LOSSES
         return State.WARMING_UP if self._hops.warming_up or self.last is None else self.last.state
@@ -151,7 +151,7 @@ class Spotter:
         return self._hops.position / SAMPLE_RATE
 
     def push(self, samples: Samples) -> list[Event]:
-        """Take the next samples, as many as there are, and give the events that they bring, which may be none.
+        """Process the next samples, any number of them, and return the events that they complete.
 
         Parameters
         ----------

@@ -28,10 +28,10 @@ class Wake:
 
     Attributes
     ----------
-    words : the wake words; None for all for which the model's own settings hold.
-    seconds : from a wake word's event, in which commands count, 1 to 60.
-    model : whose words they are; None for the model of the commands.
-    settings : of the decision on wake words; None for the model's own.
+    words : the wake words; None for all words that the model is calibrated for.
+    seconds : how long commands count after the event of a wake word, 1 to 60.
+    model : the model that knows the wake words; None for the model of the commands.
+    settings : settings of the decision on wake words; None for the model's own.
 
     Raises
     ------

@@ -39,20 +39,21 @@ def candidates(
     scores: Sequence[Score],
     words: Collection[str] | None = None,
 ) -> list[dict[str, float]]:
-    """Thresholds worth trying, rising: at most 2 CANDIDATES + 1, each for all of the scores.
+    """Thresholds to try, in rising order: at most 2 CANDIDATES + 1, each for all scores.
 
-    Half of them are spread evenly over the scores of hops at words, which moves the misses; half over the lowest
-    scores where no word is said, ever closer to the lowest, which moves the false accepts. The first accepts nothing
-    that was seen without words. A second score gets the threshold that accepts as many hops at words as the first.
+    Half of them are spread evenly over the scores of hops at words, where they change the misses. The other half are
+    among the lowest scores without a word, more densely towards the lowest, where they change the false accepts. The
+    first accepts nothing that occurred without a word. A second score gets the threshold that accepts as many hops at
+    words as the first.
 
     Parameters
     ----------
-    settings : all but the thresholds.
-    words : the labels that give events; hops at which another is the best do not count. None for all.
+    settings : all settings but the thresholds.
+    words : the labels that give events, None for all; hops at which another label is the best do not count.
 
     Raises
     ------
-    SettingError : none of the words is heard.
+    SettingError : none of the words is recognised anywhere.
 
     Examples
     --------
@@ -154,12 +155,12 @@ def sweep(
     until: float = math.inf,
     progress: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Point]]:
-    """All curves of which `choose` takes a point.
+    """All trade-off curves, from which `choose` takes a point.
 
     Parameters
     ----------
-    tries : thresholds, rising, and the settings to which they belong.
-    own : try thresholds for single labels, too.
+    tries : thresholds in rising order, and the settings to which they belong.
+    own : also try thresholds for single labels.
 
     Examples
     --------

@@ -20,15 +20,14 @@ def best(points: Iterable[Point], false_accepts_per_hour: float) -> Point | None
 
 
 def choose(curves: Sequence[Iterable[Point]], false_accepts_per_hour: float) -> Point:
-    """The best point of several curves, such as one for each smoothing and score.
+    """The best point within the limit on several curves, such as one for each smoothing and score.
 
-    Longer smoothing answers later, and more thresholds are fitted to more chance; so of the curves that come within one
-    standard error of the most hits, the one with the shortest smoothing is taken, of these one with the same thresholds
-    for all labels, and of these the one with the least crowding.
+    Longer smoothing answers later, and more thresholds fit more chance. So among the curves within one standard error
+    of the most hits, it takes the shortest smoothing, then equal thresholds for all labels, then the least crowding.
 
     Raises
     ------
-    SettingError : no point holds the limit and finds a word.
+    SettingError : no point is within the limit and finds a word.
 
     Examples
     --------

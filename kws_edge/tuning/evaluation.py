@@ -54,13 +54,13 @@ class StreamReport:
 
     Attributes
     ----------
-    seconds : of the streams.
-    hits, wrong, abstained, missed : of the words that have a label of the model.
-    delays : of the hits, seconds from the end of the word to the decision; below 0 where that came earlier.
-    unknown, unknown_accepted : words outside the labels, and how many of them were given a label.
-    false_accepts : events with a label that answer no word; those at unknown words are among them.
+    seconds : duration of the streams.
+    hits, wrong, abstained, missed : outcomes for the words that are labels of the model.
+    delays : of the hits, seconds from the end of the word to the decision; negative if the decision came first.
+    unknown, unknown_accepted : words that are not labels, and how many of them got a label.
+    false_accepts : events with a label that belong to no such word, including those at unknown words.
     abstentions : events without a label where no word was said.
-    words_of, hits_of, false_accepts_of : label → how many of the words, the hits and the false accepts are its own.
+    words_of, hits_of, false_accepts_of : label → its words, hits and false accepts.
 
     Examples
     --------
@@ -92,12 +92,12 @@ class StreamReport:
 
     @property
     def words(self) -> int:
-        """How many words there were to find."""
+        """Number of words that could be found."""
         return self.hits + self.wrong + self.abstained + self.missed
 
     @property
     def hit_rate(self) -> Rate | None:
-        """Hits per word, with Wilson's interval; None without words."""
+        """Hits per word, with Wilson's interval; None if there are no words."""
         return rate_of(self.hits, self.words) if self.words else None
 
     @property
@@ -106,7 +106,7 @@ class StreamReport:
         return per_hour(self.false_accepts, self.seconds)
 
     def delay(self, quantile: float) -> float | None:
-        """A quantile, 0 to 1, of the delays in seconds; None without hits."""
+        """A quantile, 0 to 1, of the delays in seconds; None if there are no hits."""
         return float(np.quantile(self.delays, quantile)) if self.delays else None
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from kws_edge.tuning.traced import Traced
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What some settings give: `words` where words are said, `negatives` by name where none are.
+    """Results of some settings: `words` on streams of words, `negatives` on each recording without the words.
 
     Examples
     --------
@@ -36,17 +36,17 @@ class Point:
 
     @property
     def false_accepts_per_hour(self) -> float:
-        """That of the recording without words where it is highest: the others do not dilute it."""
+        """The rate on the recording without the words where it is highest, so that the others do not dilute it."""
         return max(3600 * report.false_accepts / report.seconds for report in self.negatives.values())
 
     @property
     def joined(self) -> StreamReport:
-        """All of the recordings without words together."""
+        """All recordings without the words together."""
         return sum(self.negatives.values(), StreamReport(0.0))
 
     @property
     def miss_rate(self) -> float:
-        """The share of the words without a hit."""
+        """Share of the words without a hit."""
         return 1 - self.words.hits / self.words.words
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Point:
 def assess(
     metadata: Metadata, recordings: Iterable[Traced], settings: StreamSettings, words: Collection[str] | None = None
 ) -> StreamReport:
-    """What some settings give on recordings, added up; `words` are the labels that give events, None for all.
+    """Results of some settings on recordings, added up; `words` are the labels that give events, None for all.
 
     Examples
     --------

@@ -99,9 +99,9 @@ def decoded(clips: Sequence[tuple[str, Path]], step: Callable[[], None]) -> Iter
 def trace_negatives(
     model: KeywordModel, pattern: str, hop: float = DEFAULT_HOP, step: Callable[[], None] = lambda: None
 ) -> Traced:
-    """Run the network over recordings in which none of the words is said, joined.
+    """Run the network over recordings without the words, joined.
 
-    Its words are those of the label tracks beside the recordings: where one is said, an event is no false accept.
+    Words that a label track beside a recording names are kept: an event at one of them is no false accept.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def trace_negatives(
 
     Raises
     ------
-    SettingError : there is no such recording.
+    SettingError : no such recording exists.
     AudioError : one cannot be read.
 
     Examples
@@ -149,12 +149,12 @@ def trace_words(
 
     Parameters
     ----------
-    clips : (word, file) each, as `spoken` lists them.
-    name : of the stream.
+    clips : (word, file) pairs, as `spoken` lists them.
+    name : name of the stream.
     hop : seconds between the windows that the network sees.
-    seed : of the pauses and the noise.
+    seed : seed for the pauses and the noise.
     step : called after each clip.
-    background, snr : recordings that go on behind the words, and how many dB below them.
+    background, snr : recordings to mix with the words, and how many dB below them.
     gap : the shortest and longest pause, s.
 
     Raises

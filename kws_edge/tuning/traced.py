@@ -13,13 +13,13 @@ from kws_edge.tuning.soundscape import Word
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
-    """A recording as the network saw it, and what was said in it.
+    """The network's outputs on a recording, and the words in it.
 
     Attributes
     ----------
-    name : of the recording, or of the folder whose recordings it joins.
-    hops : what the network gave.
-    words : where it has words. Recordings without words may have some, where an event is then no false accept.
+    name : name of the recording, or of the folder whose recordings are joined.
+    hops : the network's outputs.
+    words : the words and where they are. In negatives, an event at one of them is no false accept.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Traced:
 
     @property
     def seconds(self) -> float:
-        """How long it is, to a hop."""
+        """Duration, to a hop."""
         return float(self.hops.time[-1])
 
 

@@ -449,6 +449,6 @@ def test_a_call_whose_connection_is_cut_off_is_made_once_more(server: httpx.Clie
     with cut_off(2, answer) as url, Client(url, patience=PATIENT) as patient, pytest.raises(ServerError) as refused:
         patient.models()
     assert refused.value.code == "cut-off"
-    assert "sending a response; expected a kws-edge server there" in str(refused.value)
+    assert "sending a response; expected a running kws-edge server" in str(refused.value)
     with cut_off(1, answer) as url, Client(url) as impatient, pytest.raises(ServerError, match="expected a kws-edge"):
         impatient.models()
