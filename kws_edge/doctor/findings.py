@@ -79,7 +79,7 @@ def advice(error: Exception) -> str:
 
 def cannot_probe(check: str, error: OSError) -> Finding:
     """What is tried in a process of its own cannot be; such a process needs a place for its files, listening none."""
-    message = f"tried in this process, because no other can be started: {one_line(error)}"
+    message = f"tried in this process, because another cannot be started: {one_line(error)}"
     if "temporary directory" in str(error):
         return Finding(check, Status.WARNING, message, TEMPORARY)
     return Finding(check, Status.WARNING, message, _NO_PROCESS.get(error.errno or 0) or advice(error))

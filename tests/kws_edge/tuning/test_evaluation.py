@@ -372,10 +372,10 @@ class TestEvaluateStream:
             (("--positives", "clips/low"), "no clips in clips/low"),
             (("--positives", "clips", "--hop", "0.001"), "hop=0.001"),
             (("--positives", "clips", "--words", "maybe"), "maybe"),
-            (("--negatives", "clips", "--wake", "low"), "--wake is measured on clips"),
+            (("--negatives", "clips", "--wake", "low"), "--wake needs --positives"),
             (("--positives", "clips", "--rates", "1"), "--rates needs --positives, and --negatives"),
             (("--positives", "clips", "--rates", "0,1"), "above 0 to 1000"),
-            (("--positives", "clips", "--plot", "det.svg"), "--plot draws what --rates measures"),
+            (("--positives", "clips", "--plot", "det.svg"), "--plot draws the curves of --rates"),
         ],
     )
     def test_what_cannot_be_measured_is_refused_in_one_line(self, arguments: tuple[str, ...], message: str) -> None:
