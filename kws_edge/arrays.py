@@ -1,4 +1,4 @@
-"""Short names for the arrays that the annotations speak of; shapes stand in the docstrings."""
+"""Short names for array types; docstrings give their shapes."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""Every error that kws_edge raises on purpose: one small tree, so that callers can catch as widely as they like.
+"""All deliberate errors of kws_edge, in one small hierarchy.
 
 Each message says what was given, what was expected and what to do about it, in one line.
 """

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and files of arrays, which may be damaged."""
+"""Write files atomically, and read files of arrays that may be damaged."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The frame of a drawing: SVG needs no plotting stack."""
+"""Write SVG drawings without a plotting library."""
 
 from collections.abc import Sequence
 from pathlib import Path

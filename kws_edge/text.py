@@ -1,4 +1,4 @@
-"""Names that others have chosen, as files have them, on a line of output."""
+"""Show names from files safely on one line of output."""
 
 import unicodedata
 from typing import Final

@@ -1,1 +1,1 @@
-"""Sound in: files, bytes, arrays, pipes and microphones become mono float32 at 16 kHz."""
+"""Read sound from files, bytes, arrays, pipes and microphones, as mono float32 at 16 kHz."""

@@ -1,4 +1,4 @@
-"""Several channels become one.
+"""Mix several channels down to one.
 
 Channels are averaged, leaving out those that are silent by the rule of `Level.is_silent`: a word that is in one of two
 channels keeps its level. Where channels are of opposite polarity, as those of a balanced line or of a microphone with

@@ -1,4 +1,4 @@
-"""A sound file's samples as libsndfile decodes them, from headers that are wrong in the ways headers are.
+"""Decode sound files with libsndfile, including files with common errors in their headers.
 
 WAV and its relatives, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU, CAF; what else a file may be is told by its first bytes.
 """

@@ -1,4 +1,4 @@
-"""Which devices can record, through sounddevice and PortAudio, and how one is found again after it went away."""
+"""List recording devices through sounddevice and PortAudio, and find one again after it was unplugged."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""How loud sound is: peak, RMS, offset and clipping."""
+"""Measure the level of sound: peak, RMS, offset and clipping."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Sound in: a file, bytes or an array becomes mono float32 at 16 kHz, with typed errors.
+"""Load a file, bytes or an array as mono float32 at 16 kHz.
 
 Any channels become one as channels.py says, any rate 16 kHz as resample.py says, and integers full scale ±1 as pcm.py
 says. `load` and `read_blocks` give the same samples.

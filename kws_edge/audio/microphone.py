@@ -1,4 +1,4 @@
-"""The microphone, through sounddevice and PortAudio, for hours on end.
+"""The microphone, through sounddevice and PortAudio, for long-running use.
 
 PortAudio's callback copies its block into a queue and does nothing else; everything else happens in the thread that
 iterates. The queue is bounded: a consumer that is too slow finds it emptied at once, since one long gap can be listened

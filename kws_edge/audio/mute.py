@@ -1,4 +1,4 @@
-"""An input that gives nothing but zeros is muted, refused or broken; that is said after a few seconds of them."""
+"""Notice a muted input: one that gives nothing but zeros for a few seconds."""
 
 import logging
 from typing import Final

@@ -1,4 +1,4 @@
-"""Ogg pages of Opus whose positions contradict their packets, put right.
+"""Correct Ogg pages of Opus whose positions contradict their packets.
 
 A page says at which sample it ends, its granule position, and libsndfile 1.2 takes one that is before the end of the
 packets decoded so far for damage. ffmpeg writes such positions where it makes them from rounded time stamps: now and

@@ -1,4 +1,4 @@
-"""Whatever sound comes in as, a path, bytes, a file object or an array: one thing that gives its frames in pieces.
+"""Open any source of sound (path, bytes, file object or array) and read its frames in pieces.
 
 Everything is decoded until the data end, so no length that a header claims is ever allocated. Floating-point samples
 beyond ±1 are kept as they are (`Level.clipped` counts them), up to `pcm.MAX_PEAK`.

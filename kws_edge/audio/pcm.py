@@ -1,4 +1,4 @@
-"""Samples as numbers: integers become floating point with a full scale of ±1, and 16-bit integers again.
+"""Convert samples between integers and floating point with a full scale of ±1.
 
 Integers are divided by 2**(bits - 1); unsigned 8-bit has its zero at 128.
 """

@@ -1,4 +1,4 @@
-"""Any sample rate to 16 kHz, a piece at a time: the one place where soxr is called.
+"""Resample to 16 kHz, piece by piece, with soxr.
 
 n samples at rate r become n * 16000 / r samples, rounded to the nearest, with the first at time 0. The filter of soxr's
 HQ setting passes up to 0.9 of the lower Nyquist frequency and removes what would alias.

@@ -1,4 +1,4 @@
-"""Takes of a word, cut out of a stream at its pauses, trimmed and judged.
+"""Cut takes of a word out of a stream at its pauses, trim them, and refuse bad ones.
 
 Speech is where frames of 10 ms are well above the quietest of the last seconds; a take is what lies between two pauses.
 """

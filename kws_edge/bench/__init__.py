@@ -1,4 +1,4 @@
-"""What a model costs on this machine: time, memory, and where they go.
+"""Measure what a model costs on this machine: time, memory, and where they go.
 
 `workload` says what is run, `worker` measures one row in a process of its own, `process` starts and asks such a
 process, `runner` takes turns between them, `report` holds the figures and compares them with older ones, and

@@ -1,4 +1,4 @@
-"""What the counted work would take on named boards: an estimate from published figures, not a measurement.
+"""Estimate what the counted work takes on boards, from their published figures.
 
 A hop takes as long as its arithmetic at a share of the core's peak, and the cycles of everything that is not
 arithmetic (calling operators, Python), which a smaller core needs more of:

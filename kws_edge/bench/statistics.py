@@ -1,4 +1,4 @@
-"""How sure a ratio of two measurements is."""
+"""The interval of a ratio of two measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

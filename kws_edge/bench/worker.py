@@ -1,4 +1,4 @@
-"""One row, in a process of its own, so that its memory and its start are its own and its crash is nobody else's.
+"""The worker process that measures one row, so that rows share neither memory nor crashes.
 
 The runner sends a JSON object a line on standard input and gets one back on standard output: first what to run, then
 a number of seconds for each round, then "finish". An error comes back as its class and message.

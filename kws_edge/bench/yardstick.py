@@ -1,4 +1,4 @@
-"""A fixed piece of work that no change of this package makes faster or slower: how fast is the machine right now?
+"""A fixed piece of work that measures how fast the machine is at the moment.
 
 Two runs of a benchmark meet the machine in two states: other programs, heat, another clock rate. The yardstick is timed
 in every round beside the row, so that a row can also be compared as a multiple of it.

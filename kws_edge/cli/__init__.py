@@ -1,4 +1,4 @@
-"""`kws-edge`: the command line. One module per command, imported when it is asked for, as is what it needs."""
+"""The command line `kws-edge`. There is one module per command, imported only when the command is called."""
 
 import warnings
 from importlib import import_module
@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from kws_edge.cli.arguments import refuse_empty_values, replace_renamed
-from kws_edge.cli.scripts import replace_closed_output, write_any_script
+from kws_edge.cli.output import replace_closed_output, write_any_script
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
 

@@ -1,4 +1,4 @@
-"""`kws-edge models`: the models that there are, and what they say of themselves."""
+"""`kws-edge models`: list models, and describe one."""
 
 import json
 from collections.abc import Mapping

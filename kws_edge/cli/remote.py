@@ -1,4 +1,4 @@
-"""`--server URL`: a model that a server runs, not one here. Audio leaves this machine only where that is given."""
+"""`--server URL`: use a model on a server. Only with this option does audio leave the machine."""
 
 import os
 from collections.abc import Iterator

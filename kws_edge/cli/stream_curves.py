@@ -1,4 +1,4 @@
-"""`kws-edge evaluate-stream --rates`: what is found at each of some rates of false accepts, whatever the thresholds."""
+"""`kws-edge evaluate-stream --rates`: words found at given rates of false accepts, whatever the model's thresholds."""
 
 import json
 from collections.abc import Mapping, Sequence

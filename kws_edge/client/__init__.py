@@ -1,4 +1,4 @@
-"""A client of `kws-edge serve`: the answers and errors of the package, from a model that runs elsewhere.
+"""A client of `kws-edge serve`: the same answers and errors, from a model that runs on a server.
 
 with Client("http://127.0.0.1:8765") as client:
     p = client.classify("clip.wav")

@@ -1,4 +1,4 @@
-"""Where a server is, and what connections to it are made with."""
+"""The address of a server, and the libraries that connect to it."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Values that a server sent, as what they should be: it may be of another version, broken or hostile."""
+"""Check the types of values from a server, which may be of another version, broken or hostile."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""What can go wrong with a server, as errors of the package, and how long to try again."""
+"""Turn failures of a server into errors of the package, and decide when to retry."""
 
 import contextlib
 import json

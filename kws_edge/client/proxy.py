@@ -1,4 +1,4 @@
-"""The proxy that the environment names for an address: what stands between is what errors have to name."""
+"""Find the proxy that the environment sets for an address, so that errors can name it."""
 
 import importlib.util
 import urllib.request

@@ -1,4 +1,4 @@
-"""Requests over HTTP, and how their answers are read; nothing here waits for them."""
+"""Build HTTP requests and read their answers; sending is up to the two clients."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The messages of a stream, both ways: what is sent, and how what comes is read; nothing here waits for them."""
+"""Build and read the messages of a stream; sending is up to the two clients."""
 
 import json
 import logging

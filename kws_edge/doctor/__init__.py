@@ -1,6 +1,6 @@
-"""Is this machine fit for kws-edge? A finding for each thing that it stands on, with what to do where it does not hold.
+"""Check that kws-edge works on a machine, and say what to do if it does not.
 
-Each check runs on its own: one that breaks is a finding, and the others still run.
+Each check runs on its own: one that fails unexpectedly is a finding, and the others still run.
 """
 
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""One model file and what it says of a clip: features, network, evidence, abstention."""
+"""Load a model file and classify clips: features, network, evidence, abstention."""

@@ -1,4 +1,4 @@
-"""What a model file says about itself: the JSON in `metadata_props["kws_edge"]` of the ONNX file.
+"""The description of a model: the JSON in `metadata_props["kws_edge"]` of the ONNX file.
 
 Whatever writes a model builds a `Metadata` and stores `to_json()`; whatever loads one reads it with `from_json`, which
 refuses anything that it does not understand. Nothing about a model is known from elsewhere.

@@ -1,4 +1,4 @@
-"""Write what a model says of itself into a copy of its file, without the onnx package.
+"""Write new metadata into a copy of a model file, without the onnx package.
 
 An ONNX file is a protobuf message. The metadata are its fields 14, each a message of a name (field 1) and a text
 (field 2). All others are copied as they are.

@@ -1,4 +1,4 @@
-"""As much of protobuf's encoding as the files of models need, so that the onnx package is not.
+"""The part of protobuf's encoding that model files need, in place of the onnx package.
 
 A message is a sequence of fields, each a key (its number and how its value is stored) and the value.
 

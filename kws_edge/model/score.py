@@ -1,4 +1,4 @@
-"""The names of the scores, by which answers are withheld: uncertainties, of which lower is surer."""
+"""The scores that decide whether an answer is withheld: measures of uncertainty."""
 
 from typing import Final, Literal, TypeAlias, get_args
 

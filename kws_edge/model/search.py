@@ -1,4 +1,4 @@
-"""One answer for a recording that is longer than the network's input, by the rule by which a stream decides.
+"""Search a recording longer than the network's input, with the decision rule of streams.
 
 Windows a tenth of a second apart, the first and last of them half beyond the recording's ends, where it is taken to be
 quiet. What each says is averaged over the model's smoothing, those without sound counting as no evidence; and the

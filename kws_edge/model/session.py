@@ -1,4 +1,4 @@
-"""One ONNX file: open it, check it against what it says of itself, run batches."""
+"""Open an ONNX file, check its graph against its metadata, and run batches."""
 
 import ctypes
 import math

@@ -1,4 +1,4 @@
-"""The server behind `kws-edge serve`: REST, WebSocket streams and a page that listens, on the public API of kws_edge.
+"""The server: REST, WebSocket streams, and a page that listens.
 
 from kws_edge.server.app import create_app
 from kws_edge.server.settings import ServerSettings

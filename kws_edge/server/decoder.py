@@ -1,4 +1,4 @@
-"""Audio of strangers is decoded in a process that can do nothing else, and dies when it takes too long.
+"""Decode untrusted audio in a process that can do nothing else, and is killed if it takes too long.
 
 Decoders are C, and have had faults that a file can use. This process has no keys, no sockets and no models; once it has
 loaded the decoders it can open no file and start no process, its memory is bounded, and what they print goes nowhere.

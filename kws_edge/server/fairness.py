@@ -1,4 +1,4 @@
-"""Who is next: whoever had least of the threads' time, so that one client's work delays that client alone."""
+"""Fair scheduling: the client that has used least of the threads' time is next."""
 
 from collections import deque
 from typing import Generic, Protocol, TypeVar

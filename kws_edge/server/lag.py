@@ -1,4 +1,4 @@
-"""How much live audio waits to be looked at, and when its client is told."""
+"""How far behind a live stream is, and when to tell its client."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""What can be seen from outside: metrics for Prometheus, and a line of the log per request, without audio or keys."""
+"""Metrics for Prometheus, and one line of log per request, without audio or keys."""
 
 import asyncio
 import logging

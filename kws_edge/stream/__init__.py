@@ -1,1 +1,1 @@
-"""A live stream: hops in, events out, each word once."""
+"""Find words in a live stream, and report each once."""

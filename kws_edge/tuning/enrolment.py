@@ -1,4 +1,4 @@
-"""A word from a few takes of one voice, on the device: no training, a template.
+"""Enrol a word from a few takes of one voice: templates instead of training.
 
 A trained network's third block says, every 10 ms, what sounds there are around. Over the window, in seven stretches of
 a tenth of a second, that is a vector of 7 numbers for each channel. It is brought to a space in which other speech has

@@ -1,4 +1,4 @@
-"""How good a stream's events are: matched to the words that were said, counted, with 95 % intervals.
+"""Match a stream's events to the words that were said, and count outcomes, with 95 % intervals.
 
 An event answers a word where the two overlap in time. Each event answers one word, and each word has one outcome: the
 first event of its own label makes it a hit; else the first of another label makes it wrong; else an abstention makes

@@ -1,4 +1,4 @@
-"""What some settings give on recordings: hits where words are said, false accepts per hour where none are."""
+"""Evaluate settings on recordings: hits where words are said, false accepts per hour where none are."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

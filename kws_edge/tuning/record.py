@@ -1,4 +1,4 @@
-"""What a model's file says of its calibration on streams, and writing it into all forms of the model."""
+"""Record a calibration on streams in all forms of a model."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Recordings to tune a stream on: which there are, and what the network makes of them."""
+"""Find recordings to tune a stream on, and run the network over them."""
 
 import glob
 from collections.abc import Callable, Iterator, Sequence

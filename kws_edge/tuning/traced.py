@@ -1,4 +1,4 @@
-"""A recording as the network saw it, with the words that are said in it: what thresholds are tried on."""
+"""The network's outputs on a recording, and the words in it, to try thresholds on."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

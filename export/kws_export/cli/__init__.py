@@ -1,9 +1,9 @@
-"""`kws-export`: the workstation's command line. One module per command; each imports what it needs when it runs."""
+"""The command line `kws-export`. There is one module per command; each imports what it needs when it runs."""
 
 import click
 
 from kws_edge.cli.arguments import refuse_empty_values
-from kws_edge.cli.scripts import replace_closed_output, write_any_script
+from kws_edge.cli.output import replace_closed_output, write_any_script
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
 from kws_export.cli.average import average

@@ -1,4 +1,4 @@
-"""Windows that hold no word: what a stream shows most of the time, made from clips and other recordings.
+"""Make windows without a word, as most windows of a stream are, from clips and other recordings.
 
 A stream's windows are not the data set's clips. Most hold noise, silence, other speech, or half a word as it enters
 or leaves; a network that never saw such windows answers them with confidence. These are shown to it with the label

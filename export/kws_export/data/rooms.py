@@ -1,4 +1,4 @@
-"""Rooms and microphones for training: what stands between a mouth and the samples.
+"""Simulate rooms and microphones for training.
 
 An impulse response has two parts. Early: image sources of a shoebox room, each wall absorbing alike, with delays in
 fractions of a sample. Late: noise that decays by 60 dB in the reverberation time, the treble faster, at the level that

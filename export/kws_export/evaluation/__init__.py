@@ -1,1 +1,1 @@
-"""What trained models answer, and the metrics of it."""
+"""Run trained models on test sets, and compute metrics of their answers."""

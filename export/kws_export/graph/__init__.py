@@ -1,1 +1,1 @@
-"""Networks to ONNX graphs, and back."""
+"""Turn networks into ONNX graphs, and back."""

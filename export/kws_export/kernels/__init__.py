@@ -1,1 +1,1 @@
-"""The training step in C, compiled on first use."""
+"""Compute the training step in C, compiled on first use."""

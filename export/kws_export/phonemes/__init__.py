@@ -1,4 +1,4 @@
-"""Which words sound alike: a pronouncing dictionary, a distance between pronunciations, and a word's near-misses."""
+"""Find words that sound alike: a pronouncing dictionary, a distance between pronunciations, near-misses."""
 
 from kws_export.phonemes.dictionary import Dictionary
 from kws_export.phonemes.distance import distance, symbols

@@ -1,1 +1,1 @@
-"""From a run to the files that ship: ONNX, model card, int8."""
+"""Turn a run into files that ship: ONNX, model card, int8."""

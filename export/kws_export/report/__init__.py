@@ -1,1 +1,1 @@
-"""The comparison of many runs: tables, findings, plots."""
+"""Compare many runs: tables, findings, plots."""

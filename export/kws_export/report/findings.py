@@ -1,4 +1,4 @@
-"""What the figures say, in sentences that are made from them: nothing here is true of one set of runs alone."""
+"""State what the figures say, in sentences computed from them."""
 
 import math
 from collections.abc import Iterator

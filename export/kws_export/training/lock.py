@@ -1,4 +1,4 @@
-"""Who may work in a folder: one process at a time."""
+"""A lock on a folder: one process at a time may work in it."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Speech synthesis behind one small interface: training material for words of which there are no recordings.
+"""Synthesise speech: training material for words without recordings.
 
 `get_engines` finds what is installed; `speak` makes one clip. Engines under the GPL are run as programs, never
 imported.

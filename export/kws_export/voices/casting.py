@@ -1,4 +1,4 @@
-"""Who says what: renditions drawn with voices, speeds and pitches that vary, the same for the same seed."""
+"""Draw renditions with varying voices, speeds and pitches, reproducibly by seed."""
 
 from collections.abc import Iterator, Sequence
 

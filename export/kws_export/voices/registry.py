@@ -1,4 +1,4 @@
-"""Which engines there are, and which of them can speak here."""
+"""The speech engines, and which of them are installed."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How good a network is at what it is for: words missed at a rate of false accepts, on streams that were held out.
+"""Judge a network by words missed at a rate of false accepts, on held-out streams.
 
 For choosing between epochs, many times over, so by the fast way of `whole_stream`, at a threshold that `release` would
 take. `release` has the figures of record.

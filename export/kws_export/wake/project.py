@@ -1,4 +1,4 @@
-"""All steps from a text to a model, in a folder that keeps what is done: the same command goes on after a stop."""
+"""All steps from a text to a model, in a work folder from which a stopped command continues."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What is asked of `kws-export wake`: all that decides the model which comes out."""
+"""Settings of `kws-export wake`: everything that determines the resulting model."""
 
 import math
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""What the network is shown: windows of a stream with a wake word whole in them, and windows without.
+"""Draw training windows as in a stream: with a whole wake word in them, and without.
 
 Each is a pure function of (seed, epoch, step, place in the batch), so that a run goes on exactly after a kill.
 """

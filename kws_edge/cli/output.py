@@ -1,4 +1,4 @@
-"""Output in all scripts, on terminals and into pipes that may not have them, and nowhere where it is closed."""
+"""Standard output and error that can be written whatever their encoding, and even if they are closed."""
 
 import io
 import os

@@ -71,7 +71,7 @@ class TestClosed:
         assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
     def test_no_file_takes_the_place_of_a_closed_output(self) -> None:
-        code = "import os; from kws_edge.cli.scripts import replace_closed_output as f; f(); exit(os.dup(0))"
+        code = "import os; from kws_edge.cli.output import replace_closed_output as f; f(); exit(os.dup(0))"
         assert shell(f"{sys.executable} -c '{code}' <&- >&- 2>&-").returncode > 2
 
     def test_a_closed_input_is_told_in_one_line(self) -> None:
