@@ -1,5 +1,6 @@
 """The address of a server, and the libraries that connect to it."""
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,11 @@ TIMEOUT: Final = 30.0  # s, for an answer, and for a connection
 _PING_TIMEOUT: Final = 300.0
 """Seconds for a pong, which waits behind audio where the server falls behind: then it is slow, and has not gone."""
 _CLOSE_TIMEOUT: Final = 1.0  # s, for the server to answer the close of a stream
+
+_SILENT: Final = logging.getLogger("kws_edge.client.websockets")
+"""For websockets, which prints a traceback of what a server broke the protocol with besides raising it."""
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +83,6 @@ class Address:
             "close_timeout": _CLOSE_TIMEOUT,
             "compression": None,
             "ping_timeout": _PING_TIMEOUT,
+            "logger": _SILENT,
             "proxy": self.proxy,
         }

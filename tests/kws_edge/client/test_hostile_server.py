@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -175,6 +177,15 @@ def test_the_reasons_of_a_refusal_and_of_a_close_move_no_cursor() -> None:
     refusal = Response(403, "No", Headers({"Content-Length": str(len(body))}), body)
     with streaming(refusal=refusal) as url, pytest.raises(ServerError, match=r"\\x1b\[31m: a\\nb"):
         listened(url)
+
+
+def test_what_websockets_says_of_a_broken_protocol_is_not_printed_besides() -> None:
+    code = (
+        "from kws_edge.client.address import Address\n"
+        "Address.of('http://h', None, 1).stream_options({})['logger'].error('unexpected internal error')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stderr == b""
 
 
 def test_float32_holds_what_is_understood() -> None:
