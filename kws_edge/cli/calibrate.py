@@ -13,9 +13,9 @@ from kws_edge.cli.options import (
     SNR,
     WORDS,
     Number,
-    existing_file,
     existing_folder,
     hop_option,
+    list_option,
     model_option,
     seed_option,
 )
@@ -26,6 +26,7 @@ from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.model.metadata import Metadata
     from kws_edge.stream.settings import StreamSettings
     from kws_edge.tuning.false_accepts import FalseAccepts
     from kws_edge.tuning.points import Point
@@ -39,9 +40,7 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 
 @click.command()
 @click.option("--positives", type=existing_folder, required=True, metavar="FOLDER", help="Clips of words, WORD/CLIP.")
-@click.option(
-    "--list", "listed", type=existing_file, metavar="FILE", help="Use only the clips listed here, one path per line."
-)
+@list_option
 @click.option("--count", type=click.IntRange(1), default=500, show_default=True, metavar="N", help="Clips to draw.")
 @click.option(
     "--negatives",
@@ -203,18 +202,7 @@ def calibrate(
     if not clips:
         raise SettingError(f"{positives} has no clip of a word to calibrate for; expected folders {', '.join(sought)}")
     with_words, without = _trace(loaded, clips, (*negatives, *sounds), snr, hop, seed)
-    sets = [SCORES if score == "both" else (score,) for score in scores]
-    tries = [
-        (calibration.candidates(metadata, with_words, without, base, names, chosen_words), base)
-        for base, names in product(bases, sets)
-    ]
-    with bar("thresholds", sum(len(thresholds) for thresholds, _ in tries)) as step:
-        until = _SHOWN * max(limit, 1)
-        tried = list(
-            calibration.sweep(
-                metadata, with_words, without, tries, chosen_words, own=per_label, until=until, progress=step
-            )
-        )
+    tried = _sweep(metadata, with_words, without, bases, scores, chosen_words, own=per_label, limit=limit)
     chosen = _choose(tried, limit, shown=not as_json)
     curve = choice.frontier(next(points for points in tried if any(point is chosen for point in points)))
     best = [choice.best(points, limit) for points in tried]
@@ -273,6 +261,30 @@ def _trace(
             with_words.append(stream)
     with bar("negatives", sum(len(recordings([pattern])) for pattern in negatives)) as step:
         return with_words, [trace_negatives(model, pattern, hop, step) for pattern in negatives]
+
+
+def _sweep(
+    metadata: "Metadata",
+    with_words: Sequence["Traced"],
+    without: Sequence["Traced"],
+    bases: Sequence["StreamSettings"],
+    scores: Sequence[StreamScore],
+    words: Sequence[str] | None,
+    *,
+    own: bool,
+    limit: float,
+) -> list[list["Point"]]:
+    """A trade-off curve for each of the settings with each of the scores."""
+    from kws_edge.tuning import calibration
+
+    sets = [SCORES if score == "both" else (score,) for score in scores]
+    tries = [
+        (calibration.candidates(metadata, with_words, without, base, names, words), base)
+        for base, names in product(bases, sets)
+    ]
+    until = _SHOWN * max(limit, 1)
+    with bar("thresholds", sum(len(thresholds) for thresholds, _ in tries)) as step:
+        return list(calibration.sweep(metadata, with_words, without, tries, words, own=own, until=until, progress=step))
 
 
 def _choose(tried: Sequence[Sequence["Point"]], limit: float, *, shown: bool) -> "Point":

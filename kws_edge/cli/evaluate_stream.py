@@ -17,6 +17,7 @@ from kws_edge.cli.options import (
     existing_file,
     existing_folder,
     hop_option,
+    list_option,
     model_option,
     seed_option,
 )
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--positives", type=existing_folder, metavar="FOLDER", help="Clips of words, WORD/CLIP, to compose streams of."
 )
-@click.option(
-    "--list", "listed", type=existing_file, metavar="FILE", help="Use only the clips listed here, one path per line."
-)
+@list_option
 @click.option("--count", type=click.IntRange(1), default=200, show_default=True, metavar="N", help="Clips to draw.")
 @click.option(
     "--negatives",

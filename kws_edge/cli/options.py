@@ -83,6 +83,13 @@ model_option = click.option(
     metavar="NAME|PATH",
     help=f"A model that `kws-edge models` lists, or an .onnx file  [default: {DEFAULT_MODEL}]",
 )
+list_option = click.option(
+    "--list",
+    "listed",
+    type=existing_file,
+    metavar="FILE",
+    help="Use only the clips listed here, a WORD/CLIP per line.",
+)
 hop_option = click.option(
     "--hop",
     type=Number(),

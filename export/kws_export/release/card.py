@@ -1,6 +1,7 @@
 """The model card: what a user of a model file needs to know, as markdown."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -64,9 +65,7 @@ def model_card(
     accuracy = m.accuracy["test"]
     words = [label for label in m.labels if is_word(label)]
     others = ", ".join(f"`{label}`" for label in m.labels if not is_word(label))
-    clips = ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())
     recipe = Recipe.from_dict(t["recipe"])  # with its defaults, where a file is older than a setting
-    test_list, teacher = recipe.test_list, recipe.distillation.teacher
     return "\n".join(
         [
             f"# {m.name}",
@@ -87,20 +86,7 @@ def model_card(
             "",
             "## Data and training",
             "",
-            _table(
-                ["", ""],
-                [
-                    ["data", str(t["data"])],
-                    ["clips", f"{clips} (`{test_list}`)" if test_list else clips],
-                    ["splits", "by the recordings' own lists, validation_list.txt and testing_list.txt"],
-                    ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
-                    *([["started from", f"`{recipe.start}`"]] if recipe.start else []),
-                    *([["distilled from", f"`{teacher}`"]] if teacher else []),
-                    ["seed", str(t["seed"])],
-                    *([["recordings without words", str(t["negatives"])]] if t["negatives"] else []),
-                    *([f"quantised, {key}", str(text)] for key, text in t.get("quantisation", {}).items()),
-                ],
-            ),
+            _table(["", ""], _training_rows(t, recipe)),
             "",
             "## Operating points",
             "",
@@ -133,6 +119,22 @@ def model_card(
             "",
         ]
     )
+
+
+def _training_rows(t: Mapping[str, Any], recipe: Recipe) -> list[list[str]]:
+    clips = ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())
+    teacher = recipe.distillation.teacher
+    return [
+        ["data", str(t["data"])],
+        ["clips", f"{clips} (`{recipe.test_list}`)" if recipe.test_list else clips],
+        ["splits", "by the recordings' own lists, validation_list.txt and testing_list.txt"],
+        ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
+        *([["started from", f"`{recipe.start}`"]] if recipe.start else []),
+        *([["distilled from", f"`{teacher}`"]] if teacher else []),
+        ["seed", str(t["seed"])],
+        *([["recordings without words", str(t["negatives"])]] if t["negatives"] else []),
+        *([f"quantised, {key}", str(text)] for key, text in t.get("quantisation", {}).items()),
+    ]
 
 
 def _operating_points(

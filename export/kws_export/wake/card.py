@@ -108,21 +108,7 @@ def wake_card(
     near: StreamReport | None,
 ) -> str:
     """Write the card, as markdown."""
-    rows = [
-        f"| found {condition} | {_percent(report.hit_rate)} | {report.words} words |"
-        for condition, report in conditions.items()
-    ]
-    if len(settings.labels) > 1:
-        counts = point.words
-        rows += [f"| of these, {w} | {counts.hits_of[w] / max(1, counts.words_of[w]):.1%} | |" for w in settings.labels]
-    verdict = FalseAccepts(point.negatives).verdict(settings.limit)
-    rows += [
-        f"| false accepts, {name} | {interval(report)} | {report.false_accepts} in {duration(report.seconds)} |"
-        for name, report in point.negatives.items()
-    ]
-    rows.append(f"| {settings.limit:g} false accepts an hour | {verdict} | |")
-    if near:
-        rows.append(f"| events on {settings.near_misses} near-misses, spoken in succession | {near.false_accepts} | |")
+    rows = _measured(settings, point, conditions, near)
     delay = point.words.delay(0.5)
     recordings = (
         []
@@ -177,6 +163,28 @@ def wake_card(
             "",
         ]
     )
+
+
+def _measured(
+    settings: WakeSettings, point: Point, conditions: Mapping[str, StreamReport], near: StreamReport | None
+) -> list[str]:
+    """The rows of the table of what it does."""
+    rows = [
+        f"| found {condition} | {_percent(report.hit_rate)} | {report.words} words |"
+        for condition, report in conditions.items()
+    ]
+    if len(settings.labels) > 1:
+        counts = point.words
+        rows += [f"| of these, {w} | {counts.hits_of[w] / max(1, counts.words_of[w]):.1%} | |" for w in settings.labels]
+    verdict = FalseAccepts(point.negatives).verdict(settings.limit)
+    rows += [
+        f"| false accepts, {name} | {interval(report)} | {report.false_accepts} in {duration(report.seconds)} |"
+        for name, report in point.negatives.items()
+    ]
+    rows.append(f"| {settings.limit:g} false accepts an hour | {verdict} | |")
+    if near:
+        rows.append(f"| events on {settings.near_misses} near-misses, spoken in succession | {near.false_accepts} | |")
+    return rows
 
 
 def _percent(rate: object) -> str:
