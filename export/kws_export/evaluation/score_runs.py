@@ -26,6 +26,8 @@ from kws_edge.files import read_arrays, replace_file
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
+from kws_edge.text import one_line, shown
+from kws_edge.text import shortened as shortened_text
 from kws_export.evaluation.answers import ClipAnswers
 from kws_export.evaluation.logits import logits_of
 from kws_export.evaluation.score_sets import ClipSet
@@ -139,18 +141,30 @@ class RunScores:
         """Read what `save` wrote. Raises SettingError where it is no such file, or one of another format."""
         try:
             arrays = read_arrays(path)
-            about = json.loads(str(arrays["about"]))
-            parts = {name: array for name, array in arrays.items() if "/" in name}
-        except (OSError, ValueError, KeyError, RecursionError) as error:
-            raise SettingError(f"{path} holds no scores: {error}; expected a file of `kws-export score`") from None
-        if (found := about.pop("format", None)) != FORMAT:
-            raise SettingError(f"{path} has format {found}; expected {FORMAT}: score the run again")
-        sets: dict[str, dict[str, Any]] = {}
-        for name, array in parts.items():
-            of, _, column = name.partition("/")
-            sets.setdefault(of, {})[column] = array
-        about["labels"] = tuple(about["labels"])
-        return cls(**about, sets={name: KeptAnswers(**columns) for name, columns in sets.items()})
+            about = dict(json.loads(str(arrays.pop("about"))))
+            if (found := about.pop("format", None)) != FORMAT:
+                raise SettingError(f"{path} has format {shown(found)}; expected {FORMAT}: score the run again")
+            sets: dict[str, dict[str, Any]] = {}
+            for name, array in arrays.items():
+                of, _, column = name.partition("/")
+                sets.setdefault(of, {})[column] = array
+            about["labels"] = tuple(about["labels"])
+            return cls(**about, sets={name: _checked(KeptAnswers(**columns)) for name, columns in sets.items()})
+        except SettingError:
+            raise
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            said = shortened_text(one_line(error), 200)
+            raise SettingError(f"{path} holds no scores: {said}; expected a file of `kws-export score`") from None
+
+
+def _checked(answers: KeptAnswers) -> KeptAnswers:
+    """Answers of a file, which may be damaged. Raises ValueError where they are not those of n clips."""
+    for f in fields(answers):
+        value, kind = getattr(answers, f.name), np.int16 if f.name in ("truth", "predicted") else np.float32
+        n, dimensions = np.shape(answers.truth)[:1], 2 if f.name == "logits" else 1
+        if value is not None and (value.dtype != kind or value.shape[:1] != n or value.ndim != dimensions):
+            raise ValueError(f"{f.name} {value.dtype} {list(value.shape)}")
+    return answers
 
 
 @dataclass(frozen=True, slots=True)

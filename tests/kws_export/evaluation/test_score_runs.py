@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from kws_edge.errors import SettingError
+from kws_edge.files import read_arrays
 from kws_export.cli import main
 from kws_export.data.batches import split_features
 from kws_export.data.splits import load_split
@@ -117,6 +118,23 @@ def test_what_is_no_score_file_or_of_another_format_is_refused(tmp_path: Path) -
     np.savez(tmp_path / "old.npz", about=np.array(json.dumps({"format": 0})))
     with pytest.raises(SettingError, match="format 0; expected 2: score the run again"):
         RunScores.load(tmp_path / "old.npz")
+
+
+@pytest.mark.parametrize(
+    ("array", "value"),
+    [
+        ("about", 5), ("about", "[1]"), ("about", '{"format": 2}'), ("test/truth", None), ("test/truth", 5),
+        ("test/truth", np.zeros(3, np.int16)), ("test/entropy", "a\n\x1b[2J"), ("test/entropy", np.zeros(2, np.int16)),
+        ("test/logits", np.zeros(2, np.float32)), ("speech/nonsense", np.zeros(1, np.float32)),
+    ],
+)  # fmt: skip
+def test_a_damaged_score_file_is_an_error_of_one_line(tmp_path: Path, array: str, value: Any) -> None:
+    SCORES.save(tmp_path / "a.npz")
+    arrays = read_arrays(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", **{name: v for name, v in {**arrays, array: value}.items() if v is not None})
+    with pytest.raises(SettingError, match=r"a\.npz holds no scores") as refused:
+        RunScores.load(tmp_path / "a.npz")
+    assert str(refused.value).isprintable()
 
 
 # ---- the command
