@@ -167,7 +167,7 @@ def listen(
             waking = Wake(wake, WAKE_SECONDS if wake_seconds is None else wake_seconds, other)
         asked["abstentions"] = abstentions or _told_abstentions(loaded.metadata, verbose=verbose)
         stream = Spotter(loaded, clock=local_time, wake=waking, **asked)
-        _tell_words(stream, asked=words is not None)
+        _tell_words(stream, asked=asked["words"] is not None)
     saver = _saver(save_events, save_most) if save_events else None
     live = sys.stdout.isatty() and not as_json
     display = JsonLines() if as_json else LiveScreen(stream, name) if live else PlainLines()

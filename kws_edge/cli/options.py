@@ -27,6 +27,9 @@ class Number(click.FloatRange):
             self.fail(f"{value}; expected a finite number", param, ctx)
         return number
 
+    def _describe_range(self) -> str:  # click's own says "x<=None" where there is no bound
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
 
 class _Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click only
     """A value that a function makes of the text; its SettingError or ValueError is wrong usage."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _QUIETEST: Final = -70.0  # dBFS, the left end of the meter
 _WIDTH: Final = 30  # of the meter, in characters
+_TAKES: Final = 20  # from a microphone, where no other number is given
 
 
 @click.command()
@@ -39,7 +40,10 @@ _WIDTH: Final = 30  # of the meter, in characters
     help="Write the takes to FOLDER/WORD/SPEAKER_nohash_N.wav.",
 )
 @click.option(
-    "--takes", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="Good takes to record."
+    "--takes",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help=f"Good takes to record  [default: {_TAKES}; with --from all that there are]",
 )
 @click.option(
     "--from", "recording", metavar="FILE", help="Cut the takes from a recording of the repeated word instead."
@@ -53,7 +57,7 @@ _WIDTH: Final = 30  # of the meter, in characters
 def record(
     word: str,
     folder: Path,
-    takes: int,
+    takes: int | None,
     recording: str | None,
     speaker: str | None,
     device: int | str | None,
@@ -79,22 +83,24 @@ def record(
 
     if device is not None and recording:
         raise click.UsageError("--device names a microphone; it cannot be used with --from")
+    wanted = takes if takes or recording else _TAKES
     store = _Store(folder, word, speaker)
     source = _source(recording, device, channel)
     shown = sys.stderr.isatty() and not as_json
     if shown and not recording:
-        click.echo(f'Say "{one_line(word)}" {takes} times, with a pause after each. Press Ctrl-C to stop.', err=True)
+        click.echo(f'Say "{one_line(word)}" {wanted} times, with a pause after each. Press Ctrl-C to stop.', err=True)
     kept = refused = 0
     with closing(source):
         for take in _listen(source, TakeCutter(), shown):
             path = store.keep(take) if take.refused is None else None
             kept, refused = kept + (path is not None), refused + (path is None)
-            _tell(take, path, kept, takes, as_json)
-            if kept == takes:
+            _tell(take, path, kept, wanted, as_json)
+            if kept == wanted:
                 break
     if not as_json:
-        click.echo(f"{kept} takes of {word!r} in {one_line(store.folder)}, {refused} refused", err=True)
-    if kept == 0 or (kept < takes and not recording):
+        told = "" if kept or refused else "; nothing was louder than the noise for as long as a word"
+        click.echo(f"{kept} takes of {word!r} in {one_line(store.folder)}, {refused} refused{told}", err=True)
+    if kept == 0 or (wanted is not None and kept < wanted and not recording):
         sys.exit(1)
 
 
@@ -127,13 +133,14 @@ def _meter(cutter: "TakeCutter") -> str:
     return f"{bar} {cutter.level:6.1f} dBFS {'●' if cutter.speaking else ' '}"
 
 
-def _tell(take: "Take", path: Path | None, kept: int, takes: int, as_json: bool) -> None:
+def _tell(take: "Take", path: Path | None, kept: int, wanted: int | None, as_json: bool) -> None:
     seconds = len(take.samples) / 16_000
     if as_json:
         values = {"file": None if path is None else str(path), "refused": take.refused, "start": take.start}
         click.echo(json.dumps({**values, "seconds": seconds}))
     elif path:
-        click.echo(f"{click.style(f'{kept}/{takes}', 'green')} {path.name}  {seconds:.2f} s, at {take.start:.1f} s")
+        count = f"{kept}/{wanted}" if wanted else f"{kept}"
+        click.echo(f"{click.style(count, 'green')} {path.name}  {seconds:.2f} s, at {take.start:.1f} s")
     else:
         click.echo(f"{click.style('refused', 'yellow')} at {take.start:.1f} s: {take.refused}")
 

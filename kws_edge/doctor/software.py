@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kws_edge.doctor.findings import Finding, Found, Status, cannot_probe, one_line
-from kws_edge.errors import KwsEdgeError, ModelError, ProviderError, lacking
+from kws_edge.errors import KwsEdgeError, ModelError, ProviderError
 
 SAMPLES: Final = Path(__file__).parents[1] / "samples"
 WORD: Final = "yes"
@@ -187,6 +187,7 @@ def server() -> Found:
     """Whether the server has what it needs."""
     missing = [name for name in ("fastapi", "uvicorn", "pydantic_settings", "prometheus_client") if not find_spec(name)]
     if missing:
-        yield Finding("server", Status.OK, str(lacking("kws-edge serve", ", ".join(missing), "server")))
+        message = f"not installed ({', '.join(missing)}); for kws-edge serve, in a checkout, pip install '.[server]'"
+        yield Finding("server", Status.OK, message)
     else:
         yield Finding("server", Status.OK, "what kws-edge serve needs is installed")

@@ -251,7 +251,7 @@ def manifest_lines(pack: Pack) -> list[str]:
     lines = []
     for source in pack.sources:
         minutes = sum(len(p.samples) for p in pack.pieces if p.source == source) / SAMPLE_RATE / 60
-        lines.append(f"{source.name}: {minutes:.1f} min, {source.licence}, {source.attribution}")
+        lines.append(f"{source.name}: {minutes:.1f} min; licence: {source.licence}; attribution: {source.attribution}")
     return lines
 
 

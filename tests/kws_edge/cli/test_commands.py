@@ -265,6 +265,11 @@ def test_help_gives_examples_and_the_exit_status(command: list[str]) -> None:
     assert "kws-edge classify " in text or "kws-edge models " in text
 
 
+@pytest.mark.parametrize("command", ["listen", "calibrate", "bench"])
+def test_help_names_no_bound_where_there_is_none(command: str) -> None:
+    assert "None" not in run(command, "--help").stdout
+
+
 def test_an_option_under_its_old_name_works_with_a_warning(tmp_path: Path) -> None:
     result = run("record", "..", f"--into={tmp_path}")
     assert "Warning: record --into is deprecated; use --out" in result.stderr

@@ -170,6 +170,10 @@ class TestReplay:
         assert words("--target", "99.5") == ["mid", "low"]  # thresholds for all words
         assert "listening for low" in replay("--model", "few.onnx").stderr
 
+    def test_words_that_were_asked_for_are_not_told_again(self) -> None:
+        asked = [("--words", "low"), ("--wake", "mid", "--then", "low")]
+        assert [replay("--json", *words).stderr for words in asked] == ["", ""]
+
     def test_commands_count_only_after_a_wake_word(self) -> None:
         def words(*options: str) -> list[str]:
             return [event["label"] for event in events(replay("--json", "--abstentions", "none", *options))]

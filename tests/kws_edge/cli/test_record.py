@@ -96,10 +96,20 @@ def test_a_microphone_is_listened_to_until_there_are_enough_takes(
     assert len(list((tmp_path / "yes").iterdir())) == 3
 
 
+def test_a_recording_is_cut_to_its_end_however_many_takes_it_has(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "long.wav", stream(*[said(0.3)] * 22), SAMPLE_RATE)
+    cut = ["yes", "--out", str(tmp_path), "--from", str(tmp_path / "long.wav")]
+    record(*cut)
+    assert len(list((tmp_path / "yes").iterdir())) == 22
+    record(*cut, "--takes", "2")
+    assert len(list((tmp_path / "yes").iterdir())) == 24
+
+
 def test_a_recording_without_a_take_fails(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "quiet.wav", room(3), SAMPLE_RATE)
     result = record("yes", "--out", str(tmp_path / "mine"), "--from", str(tmp_path / "quiet.wav"))
     assert (result.exit_code, "0 takes" in result.stderr) == (1, True)
+    assert "nothing was louder than the noise" in result.stderr
 
 
 @pytest.mark.parametrize(

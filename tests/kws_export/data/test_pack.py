@@ -97,7 +97,7 @@ def test_so_many_minutes_are_taken(tmp_path: Path) -> None:
 
 
 def test_the_manifest_names_licence_and_author(pack: Pack) -> None:
-    assert "CC BY 4.0, B. Hummer" in manifest_lines(pack)[1]
+    assert "licence: CC BY 4.0; attribution: B. Hummer" in manifest_lines(pack)[1]
 
 
 def test_sources_are_read_from_toml(tmp_path: Path) -> None:
