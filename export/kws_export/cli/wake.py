@@ -113,7 +113,7 @@ def wake(
     stopped, the same command continues. The same seed gives the same model.
 
     By default it takes about half an hour on one core of a server (4 minutes to synthesise, 20 to train, 5 for the
-    threshold) and 2.5 GB of memory; at the end it says what it took. --epochs 8 --steps 100 shortens the training to a
+    threshold) and 2.6 GB of memory; at the end it says what it took. --epochs 8 --steps 100 shortens the training to a
     third.
 
     \b

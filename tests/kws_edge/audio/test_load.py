@@ -275,7 +275,7 @@ def test_a_streamed_header_decodes_the_bytes_present(data_size: int, riff_size: 
     tracemalloc.stop()
     assert np.array_equal(clip.samples, load(wav(SECOND)).samples)
     assert clip.warnings == ()
-    assert peak < 2**21
+    assert peak < 2**24  # the claim is 2**31 or so; other threads of the tests may allocate too
 
 
 @pytest.mark.parametrize("before", [b"", chunk(b"LIST", bytes(5_000)), chunk(b"LIST", bytes(70_001))])
