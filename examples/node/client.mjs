@@ -20,6 +20,7 @@ if (clip) {
 }
 
 if (pcm) {
+  if (!globalThis.WebSocket) throw new Error(`Node ${process.versions.node} has no WebSocket; expected Node 22 or newer`);
   const samples = await readFile(pcm);
   const protocols = key ? ["kws-edge", `kws-edge.key.${key}`] : [];
   const socket = new WebSocket(`${server.replace(/^http/, "ws")}/v1/stream`, protocols);

@@ -52,15 +52,16 @@ def curves(
     if about is None:
         minutes = ", ".join(f"{stream.seconds / 60:.1f} minutes of {stream.name}" for stream in without)
         click.echo(f"model {model.name}, smoothing {settings.smoothing:g} s, crowding {settings.crowding:g}; {minutes}")
-        click.echo(f"{'FALSE ACCEPTS/H':22} {'UP TO':20} {'FOUND':23} {'WRONG':>5} {'DELAY P50':>9}  STREAM")
+        click.echo(f"{'RATE':>5} {'FALSE ACCEPTS/H':22} {'UP TO':20} {'FOUND':23} {'WRONG':>5} {'DELAY P50':>9}  STREAM")
     for rate, point in found.items():
         of = {s.name: assess(metadata, [s], point.settings, words) for s in composed} if point else {}
         if about is not None:
             click.echo(json.dumps({**about, "rate": rate, **_as_json(point, of)}, allow_nan=False))
         elif point is None:
-            click.echo(f"{rate:<22g} no threshold gives so few")
+            click.echo(f"{rate:5g} no threshold gives so few")
         else:
-            _table(point, of)
+            _table(rate, point, of)
+    _warn_short(sum(stream.seconds for stream in without) / 3600, rates)
     if plot:
         drawn = {
             stream.name: [
@@ -82,7 +83,20 @@ def _as_json(point: "Point | None", of: Mapping[str, "StreamReport"]) -> dict[st
     return {"settings": point.settings.to_dict(), "negatives": point.joined.to_dict(), "streams": streams}
 
 
-def _table(point: "Point", of: Mapping[str, "StreamReport"]) -> None:
+def _warn_short(hours: float, rates: Sequence[float]) -> None:
+    """Say which rates the negatives are too short to tell from none."""
+    short = [rate for rate in rates if rate * hours < 1]
+    if short:
+        told = ", ".join(f"{rate:g}" for rate in short)
+        click.echo(
+            f"Warning: {60 * hours:.1f} minutes of negatives allow no false accept at {told} an hour, so the thresholds "
+            f"there are the same; expected {60 / min(short):.0f} minutes or more",
+            err=True,
+        )
+
+
+def _table(rate: float, point: "Point", of: Mapping[str, "StreamReport"]) -> None:
+    at = f"{rate:g}"
     per_hour = span(point.joined.false_accepts_per_hour)
     up_to = " and ".join(f"{score} {threshold:.3g}" for score, threshold in point.settings.thresholds.items())
     for name, report in of.items():
@@ -90,8 +104,8 @@ def _table(point: "Point", of: Mapping[str, "StreamReport"]) -> None:
         hits = f"{span(report.hit_rate, 100)} %" if report.hit_rate else named
         delay = report.delay(0.5)
         late = "" if delay is None else f"{delay:.2f}"
-        click.echo(f"{per_hour:22} {up_to:20} {hits:23} {report.wrong:5} {late:>9}  {name}")
-        per_hour = up_to = ""
+        click.echo(f"{at:>5} {per_hour:22} {up_to:20} {hits:23} {report.wrong:5} {late:>9}  {name}")
+        at = per_hour = up_to = ""
 
 
 def span(rate: "Rate", scale: float = 1) -> str:

@@ -120,8 +120,11 @@ class TestEvaluateStream:
         assert all_three["streams"]["9 words"]["hits"] == 9
         drawn = Path("det.svg").read_text()
         assert drawn.count("<polyline") == 2
-        lines = run(*arguments).stdout.splitlines()
+        told = run(*arguments)
+        lines = told.stdout.splitlines()
         assert "0.7 minutes of radio.wav" in lines[0]
+        assert [line.split()[0] for line in lines[2:] if not line.startswith("      ")] == ["1", "100", "1000"]
+        assert "allow no false accept at 1 an hour" in told.stderr
         assert lines[-1].endswith("9 words, 20 dB over radio.wav")
 
     def test_a_recording_with_a_label_track_is_measured(self) -> None:
