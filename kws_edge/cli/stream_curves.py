@@ -52,7 +52,8 @@ def curves(
     if about is None:
         minutes = ", ".join(f"{stream.seconds / 60:.1f} minutes of {stream.name}" for stream in without)
         click.echo(f"model {model.name}, smoothing {settings.smoothing:g} s, crowding {settings.crowding:g}; {minutes}")
-        click.echo(f"{'RATE':>5} {'FALSE ACCEPTS/H':22} {'UP TO':20} {'FOUND':23} {'WRONG':>5} {'DELAY P50':>9}  STREAM")
+        columns = f"{'UP TO':20} {'FOUND':23} {'WRONG':>5} {'DELAY P50':>9}  STREAM"
+        click.echo(f"{'RATE':>5} {'FALSE ACCEPTS/H':22} {columns}")
     for rate, point in found.items():
         of = {s.name: assess(metadata, [s], point.settings, words) for s in composed} if point else {}
         if about is not None:
@@ -89,8 +90,8 @@ def _warn_short(hours: float, rates: Sequence[float]) -> None:
     if short:
         told = ", ".join(f"{rate:g}" for rate in short)
         click.echo(
-            f"Warning: {60 * hours:.1f} minutes of negatives allow no false accept at {told} an hour, so the thresholds "
-            f"there are the same; expected {60 / min(short):.0f} minutes or more",
+            f"Warning: {60 * hours:.1f} minutes of negatives are too short for {told} an hour, which allows "
+            f"no false accept on them; expected {60 / min(short):.0f} minutes or more",
             err=True,
         )
 

@@ -96,7 +96,6 @@ def export(
         about=About.load(about_file) if about_file else None, command=shlex.join(["kws-export", "export", *given]),
         overwrite=force, report=click.echo,
     )  # fmt: skip
-    click.echo(f"wrote {out} and {out.with_suffix('.md')}")
 
 
 def _below(path: Path, *folders: str) -> str:

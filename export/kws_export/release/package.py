@@ -136,7 +136,7 @@ def package(
     metadata = calibrated(draft, thresholds, scored)
     measured = Measured(observe(thresholds, scored["test"]), withheld_shares(thresholds, others) if others else {})
 
-    write_models(checkpoint, metadata, out, with_front_end=with_front_end)
+    written = write_models(checkpoint, metadata, out, with_front_end=with_front_end)
     size = out.stat().st_size
     card = model_card(metadata, size, scored["test"], measured.observed, measured.withheld, command)
     replace_file(out.with_suffix(".md"), card)
@@ -145,6 +145,7 @@ def package(
             answers.save(source.path.parent / f"scores-{name}.npz")
     _report_promised(metadata, report)
     _report_measured(scored, measured, report)
+    report(f"wrote {', '.join(map(str, written))} and {out.with_suffix('.md')}")
     return metadata
 
 
@@ -186,16 +187,18 @@ def score_other_words(model: KeywordModel, checkpoint: Checkpoint, data_root: Pa
     return score_clips(model, features, np.full(len(features), -1))
 
 
-def write_models(checkpoint: Checkpoint, metadata: Metadata, out: Path, *, with_front_end: bool) -> None:
-    """The model's file, and beside it the forms of it that streams and other runtimes take."""
-    save_model(build_model(checkpoint.network, metadata), out)
-    if metadata.padding == "valid":
-        save_model(build_step_model(checkpoint.network, metadata), out.with_suffix(STEP_SUFFIX))
-    if with_front_end:
-        save_model(build_model(checkpoint.network, metadata, with_front_end=True), out.with_suffix(".audio.onnx"))
-    if with_front_end and metadata.padding == "valid":
-        step = build_step_model(checkpoint.network, metadata, with_front_end=True)
-        save_model(step, out.with_suffix(f".audio{STEP_SUFFIX}"))
+def write_models(checkpoint: Checkpoint, metadata: Metadata, out: Path, *, with_front_end: bool) -> list[Path]:
+    """Write the model's file, and beside it the forms of it that streams and other runtimes take; these files."""
+    written = []
+    for front_end in (False, True) if with_front_end else (False,):
+        file = out.with_suffix(".audio.onnx") if front_end else out
+        save_model(build_model(checkpoint.network, metadata, with_front_end=front_end), file)
+        written.append(file)
+        if metadata.padding == "valid":
+            file = file.with_suffix(STEP_SUFFIX)
+            save_model(build_step_model(checkpoint.network, metadata, with_front_end=front_end), file)
+            written.append(file)
+    return written
 
 
 def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:

@@ -124,7 +124,7 @@ class TestEvaluateStream:
         lines = told.stdout.splitlines()
         assert "0.7 minutes of radio.wav" in lines[0]
         assert [line.split()[0] for line in lines[2:] if not line.startswith("      ")] == ["1", "100", "1000"]
-        assert "allow no false accept at 1 an hour" in told.stderr
+        assert "minutes of negatives are too short for 1 an hour" in told.stderr
         assert lines[-1].endswith("9 words, 20 dB over radio.wav")
 
     def test_a_recording_with_a_label_track_is_measured(self) -> None:

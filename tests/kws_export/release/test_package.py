@@ -456,6 +456,7 @@ def test_a_name_that_is_no_onnx_file_is_refused(exported: Exported, tones: Path,
 def test_a_network_without_padding_gets_every_form_of_the_file(tmp_path: Path) -> None:
     network = MatchboxNet(2, padding="valid")
     metadata = replace(tiny_model.METADATA, padding="valid", labels=("a", "b"))
-    write_models(SimpleNamespace(network=network), metadata, tmp_path / "m.onnx", with_front_end=True)  # type: ignore[arg-type]
+    written = write_models(SimpleNamespace(network=network), metadata, tmp_path / "m.onnx", with_front_end=True)  # type: ignore[arg-type]
+    assert [file.name for file in written] == ["m.onnx", "m.step.onnx", "m.audio.onnx", "m.audio.step.onnx"]
     forms = ["m.audio.onnx", "m.audio.step.onnx", "m.onnx", "m.step.onnx"]
     assert sorted(path.name for path in tmp_path.iterdir()) == forms
