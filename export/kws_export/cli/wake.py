@@ -169,9 +169,10 @@ def wake(
         found = project.make(out, progress)
         parts = ", ".join(f"{part} {minutes:.1f}" for part, minutes in progress.minutes().items() if minutes >= 0.05)
     rate = next(iter(found.point.negatives.values())).false_accepts_per_hour
+    told = "recordings" if recordings else "speech of synthesisers: expect to miss people more often"
     click.echo(
         f"found {1 - found.point.miss_rate:.1%} at {rate.value:.2f} false accepts an hour "
-        f"(95 %: {rate.low:.2f} to {rate.high:.2f}), on held-out recordings; wrote {out} and {out.with_suffix('.md')}"
+        f"(95 %: {rate.low:.2f} to {rate.high:.2f}), on held-out {told}; wrote {out} and {out.with_suffix('.md')}"
     )
     peak = peak_memory()
     click.echo(f"minutes: {parts}" + (f"; memory: {peak:.0f} MB at most" if peak else ""))

@@ -75,12 +75,12 @@ def provenance(
     """Count what there is."""
     lines = []
     for label in settings.labels:
-        for name, real in (("people", True), ("voices", False)):
+        for name, real in (("person", True), ("voice", False)):
             inside, outside = (
                 [s for s in material.words if s.label == label and s.real is real] for material in (training, held_out)
             )
             if inside or outside:
-                lines.append(f"{label}: {_said(inside)} of {name} to train with, {_said(outside)} held out")
+                lines.append(f"{label}: {_said(inside, name)} to train with, {_said(outside, name)} held out")
     hours = f"{speech_hours(training):.1f} h of speech to train with, {speech_hours(held_out):.1f} h held out"
     return Provenance(
         start=start,
@@ -94,8 +94,10 @@ def provenance(
     )
 
 
-def _said(sayings: Sequence[Saying]) -> str:
-    return f"{len(sayings)} takes by {len({s.speaker for s in sayings})}"
+def _said(sayings: Sequence[Saying], speaker: str) -> str:
+    many = {"person": "people", "voice": "voices"}[speaker]
+    speakers = len({s.speaker for s in sayings})
+    return f"{len(sayings)} takes by {speakers} {speaker if speakers == 1 else many}"
 
 
 def wake_card(
@@ -113,7 +115,11 @@ def wake_card(
     recordings = (
         []
         if made_from.recordings
-        else ["It was trained without recordings of people: only speech synthesisers say the word.", ""]
+        else [
+            "It was trained and measured without recordings of people: only speech synthesisers say the word. "
+            "Expect to miss people more often than the table says.",
+            "",
+        ]
     )
     sources = [f"| {s.name} | {s.licence} | {s.attribution} |" for s in made_from.sources]
     return "\n".join(
@@ -181,7 +187,7 @@ def _measured(
         f"| false accepts, {name} | {interval(report)} | {report.false_accepts} in {duration(report.seconds)} |"
         for name, report in point.negatives.items()
     ]
-    rows.append(f"| {settings.limit:g} false accepts an hour | {verdict} | |")
+    rows.append(f"| limit of {settings.limit:g} an hour on false accepts | {verdict} | |")
     if near:
         rows.append(f"| events on {settings.near_misses} near-misses, spoken in succession | {near.false_accepts} | |")
     return rows

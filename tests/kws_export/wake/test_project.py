@@ -91,7 +91,7 @@ def test_one_word_of_one_speaker_becomes_a_model_that_hears_it(made: tuple[Path,
 
 def test_the_card_states_its_own_data_and_licences(made: tuple[Path, Path, Quiet]) -> None:
     card = made[1].with_suffix(".md").read_text(encoding="utf-8")
-    assert "20 takes by 1 of people" in card
+    assert "20 takes by 1 person to train with" in card
     assert "| Talk | CC0-1.0 | A. Talker |" in card
     assert "Rießen" in card
 
