@@ -239,6 +239,20 @@ def calibrate(
         _print_negatives(without_words)
     if not without_words.shows(limit):
         click.echo(f"{limit:g} an hour is {without_words.verdict(limit)}", err=True)
+        if metadata.stream and not after_wake and (looser := _looser(StreamSettings.of(metadata), chosen.settings)):
+            click.echo(
+                f"Caution: {looser} of {loaded.name}, and these recordings are too short to show that this is safe. To "
+                f"leave it listening, use {loaded.name} as it is, or calibrate on more speech.",
+                err=True,
+            )
+
+
+def _looser(own: "StreamSettings", chosen: "StreamSettings") -> str:
+    """In words, the first score whose chosen threshold is above the model's own; empty where none is."""
+    for score, threshold in chosen.thresholds.items():
+        if threshold > (before := own.thresholds.get(score, 1.0)):
+            return f"{score} up to {threshold:.3f} is looser than the {before:.3f}"
+    return ""
 
 
 def _trace(

@@ -98,6 +98,17 @@ class TestCalibrate:
         ]
         assert stream_of("mine.onnx")["calibration"]["limit_shown"] is False
 
+    def test_a_looser_threshold_than_the_models_own_on_too_little_speech_comes_with_a_caution(self) -> None:
+        assert calibrate("--smoothing", "0.2").exit_code == 0
+        stream = dict(stream_of("mine.onnx"))
+        stream["settings"] = {**stream["settings"], "thresholds": {"entropy": 1e-6}}
+        tiny_model.save(Path(), metadata=replace(METADATA, stream=stream))
+        arguments = ("--smoothing", "0.2", "--score", "entropy", "--false-accepts-per-hour")
+        caution = calibrate(*arguments, "2", out="looser.onnx").stderr.splitlines()[-1]
+        assert caution.startswith("Caution: entropy up to ")
+        assert "is looser than the 0.000 of tiny, and these recordings are too short" in caution
+        assert calibrate(*arguments, "2000", out="shown.onnx").stderr == ""
+
     def test_no_recording_shows_that_it_never_fires(self) -> None:
         result = calibrate("--smoothing", "0.2", "--false-accepts-per-hour", "0", "--json")
         assert "no recording is long enough for that" in result.stderr
