@@ -188,10 +188,14 @@ def score_other_words(model: KeywordModel, checkpoint: Checkpoint, data_root: Pa
 
 
 def write_models(checkpoint: Checkpoint, metadata: Metadata, out: Path, *, with_front_end: bool) -> list[Path]:
-    """Write the model's file, and beside it the forms of it that streams and other runtimes take; these files."""
+    """Write the model's file, and beside it the forms of it that streams and other runtimes take; these files.
+
+    Forms with the front end that an earlier export left are written anew: of two models, they would answer differently.
+    """
     written = []
-    for front_end in (False, True) if with_front_end else (False,):
-        file = out.with_suffix(".audio.onnx") if front_end else out
+    of_audio = out.with_suffix(".audio.onnx")
+    for front_end in (False, True) if with_front_end or of_audio.exists() else (False,):
+        file = of_audio if front_end else out
         save_model(build_model(checkpoint.network, metadata, with_front_end=front_end), file)
         written.append(file)
         if metadata.padding == "valid":

@@ -460,3 +460,12 @@ def test_a_network_without_padding_gets_every_form_of_the_file(tmp_path: Path) -
     assert [file.name for file in written] == ["m.onnx", "m.step.onnx", "m.audio.onnx", "m.audio.step.onnx"]
     forms = ["m.audio.onnx", "m.audio.step.onnx", "m.onnx", "m.step.onnx"]
     assert sorted(path.name for path in tmp_path.iterdir()) == forms
+
+
+def test_a_form_of_an_earlier_model_is_written_anew(tmp_path: Path) -> None:
+    out, metadata = tmp_path / "m.onnx", replace(tiny_model.METADATA, padding="valid", labels=("a", "b"))
+    first, second = (SimpleNamespace(network=MatchboxNet(2, padding="valid")) for _ in range(2))
+    write_models(first, metadata, out, with_front_end=True)  # type: ignore[arg-type]
+    before = (tmp_path / "m.audio.onnx").read_bytes()
+    assert len(write_models(second, metadata, out, with_front_end=False)) == 4  # type: ignore[arg-type]
+    assert (tmp_path / "m.audio.onnx").read_bytes() != before
