@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import rooms
 
 ROOT = Path(__file__).parents[2]
-INCLUDED = ("CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md", "models/*.md", "research/nine/*.md")
+INCLUDED = ("CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md", "models/*.md", "research/*/*.md")
 """Files of the repository outside docs/ that are pages too, at the same path."""
 HELP_WIDTH = 100
 
@@ -34,7 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, name, content=path.read_text(encoding="utf-8")))
-    for path in sorted(ROOT.glob("research/nine/plots/*.png")):
+    for path in sorted(ROOT.glob("research/*/plots/*.png")):
         files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     for name, content in _generated():
         files.append(File.generated(config, name, content=content))

@@ -46,6 +46,8 @@ class KeywordModel:
     --------
     >>> from kws_edge import KeywordModel
     >>> model = KeywordModel.load()
+    >>> model
+    <KeywordModel stream: 20 labels, belief_ce, on cpu>
     >>> model.name, model.provider, len(model.labels)
     ('stream', 'cpu', 20)
     """
@@ -53,6 +55,11 @@ class KeywordModel:
     def __init__(self, session: Session) -> None:
         """`load` makes one."""
         self._session = session
+
+    def __repr__(self) -> str:
+        """Its name, how many labels it has, its variant and what runs it."""
+        about = f"{len(self.labels)} labels, {self.metadata.variant}, on {self.provider}"
+        return f"<KeywordModel {self.name}: {about}>"
 
     @classmethod
     def load(

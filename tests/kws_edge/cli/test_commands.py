@@ -249,6 +249,14 @@ class TestModels:
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
 
 
+def test_python_runs_the_package_as_the_command() -> None:
+    command = [sys.executable, "-m", "kws_edge", "version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    assert done.stdout == run("version").stdout
+    wrong = subprocess.run([*command, "--nothing"], capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert wrong.stderr.startswith("Usage: kws-edge version")
+
+
 def test_the_version_says_what_it_stands_on() -> None:
     lines = dict(line.split(maxsplit=1) for line in run("version").stdout.splitlines())
     assert list(lines) == ["kws-edge", "onnxruntime", "numpy", "python", "platform", "providers"]
