@@ -352,7 +352,7 @@ def test_what_cannot_be_trained_is_left_alone_and_is_status_1(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seeds", "1,x"], "'1,x'; expected whole numbers with commas between"),
+        (["--seeds", "1,x"], "'1,x'; expected whole numbers separated by commas, such as 1,2,3"),
         (["--data", "nowhere"], "nowhere is not a folder"),
         (["--ray", "auto", "--workers", "2"], "--workers is for one machine"),
     ],
