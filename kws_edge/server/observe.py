@@ -21,6 +21,7 @@ _log = logging.getLogger("kws_edge.server")
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS: Final = ("GET", "HEAD", "OPTIONS", "POST")
 _CLIENT_GONE: Final = 499  # what nginx logs where no answer was waited for
+_CLOSED: Final = "the handler is closed"  # what uvloop says of writing to a connection that its client has reset
 
 
 class Metrics:
@@ -86,7 +87,14 @@ class Observer:
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-ID"] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:
+                if _CLOSED not in str(error):
+                    raise
+                status = _CLIENT_GONE
+                await asyncio.sleep(0.01)  # in which uvicorn hears that the connection is lost
+                raise ClientDisconnect from None
 
         try:
             await self._app(scope, receive, observed)
