@@ -1,6 +1,6 @@
 """Start, memory and size of the device side, installed as a user installs it.
 
-    python bench/footprint.py --environments /tmp/footprint [--runs 15] [--alternatives]
+    python bench/footprint.py --environments FOLDER [--runs 15] [--alternatives]
         [--instead onnxruntime==1.26.0]
 
 The wheel of this checkout goes into a fresh virtual environment in the folder, with what it requires and nothing else.

@@ -1,6 +1,6 @@
 """kws-edge beside its peers: the same audio, one core, in turns.
 
-    python bench/peers/run.py --environments /tmp/peers [--data ../shared/data] [--audio FILE]
+    python bench/peers/run.py --environments FOLDER [--data ../shared/data] [--audio FILE]
         [--kws stream:0.1 --kws stream:0.02 --kws softmax:0.1] [--only pymicro] [--rounds 5]
 
 Each peer is installed into a virtual environment of its own, which is kept in the folder for the next time. In every

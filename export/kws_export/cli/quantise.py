@@ -68,7 +68,7 @@ def quantise(
     Write models/softmax-int8.onnx and models/softmax-int8.md:
       kws-export quantise models/softmax.onnx --data speech_commands
     Read the comparison in a script:
-      kws-export quantise models/softmax.onnx --data speech_commands --out /tmp/try.onnx --json | jq .accuracy_change
+      kws-export quantise models/softmax.onnx --data speech_commands --out try.onnx --json | jq .accuracy_change
     """
     from kws_edge.cli.progress import bar
     from kws_export.release.card import parity_rows
