@@ -14,6 +14,7 @@ from kws_edge.cli.options import (
     WORDS,
     Number,
     existing_folder,
+    force_option,
     hop_option,
     list_option,
     model_option,
@@ -100,7 +101,7 @@ _HEADER = f"{'FOUND':>7} {'WRONG':>7} {'FALSE ACCEPTS/H':>15} {'DELAY P50':>9} {
 @seed_option
 @model_option
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.onnx", help="Copy to write.")
-@click.option("--force", is_flag=True, help="Overwrite --out if it exists.")
+@force_option
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Plot the trade-off curve.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 def calibrate(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kws_edge.cli.options import force_option
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.text import one_line
 
@@ -20,7 +21,7 @@ from kws_edge.text import one_line
     metavar="FILE.onnx",
     help="Model file to write.",
 )
-@click.option("--force", is_flag=True, help="Overwrite --out if it exists.")
+@force_option
 def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     """Make a model for WORD from 3 to 10 takes of one voice.
 

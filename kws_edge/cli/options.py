@@ -125,3 +125,4 @@ seed_option = click.option(
     metavar="N",
     help="Seed for drawing clips and pauses.",
 )
+force_option = click.option("--force", is_flag=True, help="Overwrite --out if it exists.")

@@ -7,6 +7,7 @@ import re
 import warnings
 import weakref
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -201,28 +202,19 @@ def check_numbers(path: Path, outputs: Outputs) -> None:
     ------
     ModelError : a number that is NaN, infinite or out of its range, or the index of no label.
     """
-    alpha, entropy = outputs.alpha, outputs.entropy
-    if (
-        alpha.min() > 0
-        and alpha.max() < math.inf
-        and outputs.vacuity.min() >= _LEAST_VACUITY
-        and outputs.vacuity.max() <= 1 + _ROUNDING
-        and entropy.min() >= -_ROUNDING
-        and entropy.max() <= 1 + _ROUNDING
-        and outputs.labels.min() >= 0
-        and outputs.labels.max() < alpha.shape[1]
-    ):
+    low, high = ranges(outputs.alpha.shape[1])
+    numbers = np.column_stack((outputs.alpha, outputs.vacuity, outputs.entropy))
+    in_range = bool(((low <= numbers) & (numbers <= high)).all())
+    if in_range and outputs.labels.min() >= 0 and outputs.labels.max() < outputs.alpha.shape[1]:
         return
-    if not all(np.isfinite(output).all() for output in (alpha, outputs.vacuity, entropy)):
+    if not np.isfinite(numbers).all():
         raise ModelError(f"{path}: an output is not finite; expected finite features and an undamaged model")
     raise ModelError(f"{path}: an alpha, vacuity, entropy or class out of its range; expected an undamaged model")
 
 
+@cache
 def ranges(K: int) -> tuple[F32, F32]:
-    """The least and the greatest that a window's K alphas, vacuity and entropy can be: two of float32 [K + 2].
-
-    For who has them side by side, and must check them in one go, as a stream does ten times a second or more.
-    """
+    """The least and the greatest that a window's K alphas, vacuity and entropy can be: two of float32 [K + 2]."""
     low, high = np.empty(K + 2, np.float32), np.empty(K + 2, np.float32)
     info = np.finfo(np.float32)
     low[:K], high[:K] = info.smallest_subnormal, info.max

@@ -7,8 +7,6 @@ import click
 
 from kws_edge.cli.options import existing_file, existing_folder
 
-__all__ = ["CACHE", "cache_option", "data_option", "existing_file", "existing_folder", "existing_path"]
-
 __all__ = [
     "CACHE",
     "cache_option",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kws_edge.cli.options import Number
+from kws_edge.cli.options import Number, force_option
 from kws_export.cli.options import (
     existing_file,
     existing_folder,
@@ -78,7 +78,7 @@ from kws_export.cli.options import (
 @click.option(
     "--work", type=click.Path(path_type=Path), metavar="FOLDER", help="Intermediate files  [default: runs/wake-NAME]"
 )
-@click.option("--force", is_flag=True, help="Overwrite --out if it exists.")
+@force_option
 @threads_option
 def wake(
     texts: tuple[str, ...],
