@@ -11,14 +11,21 @@ PITCHES = (0.88, 1.16)
 """Beyond these, what the engines say no longer sounds like a person."""
 COST = {"kokoro": 0.6, "festival": 0.03, "flite": 0.02, "espeak": 0.01}
 """Seconds of a core that a word takes, about."""
+_MANNERS = 1 << 31
 _TOGETHER = 50
 """Renditions that are asked of an engine at once: festival starts once for them."""
 
 
-def cast(engine: Engine, utterances: Sequence[Utterance], each: int, seed: Sequence[int]) -> list[Rendition]:
+def cast(
+    engine: Engine, utterances: Sequence[Utterance], each: int, seed: Sequence[int], *, varied: float = 0.0
+) -> list[Rendition]:
     """`each` renditions of every utterance by one engine, voices dealt out in turn and in random order.
 
     Where an engine names single voices before blends of them (kokoro), half of the renditions go to single voices.
+
+    Parameters
+    ----------
+    varied : the share of renditions with a `manner` of their own, 0 to 1.
     """
     rng = np.random.default_rng([*seed, *engine.name.encode()])
     renditions: list[Rendition] = []
@@ -31,7 +38,9 @@ def cast(engine: Engine, utterances: Sequence[Utterance], each: int, seed: Seque
         for i in range(each):
             hands = decks[utterance.language]
             voice = next(hands[i % len(hands)])
-            renditions.append(Rendition(utterance, voice, float(rng.uniform(*SPEEDS)), float(rng.uniform(*PITCHES))))
+            speed, pitch = float(rng.uniform(*SPEEDS)), float(rng.uniform(*PITCHES))
+            manner = int(rng.integers(1, _MANNERS)) if varied and rng.random() < varied else 0
+            renditions.append(Rendition(utterance, voice, speed, pitch, manner))
     return renditions
 
 

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -49,12 +49,20 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Rendition:
-    """One way of saying an utterance: by which voice, how fast, how high. `speed` and `pitch` are factors on 1."""
+    """One way of saying an utterance.
+
+    Attributes
+    ----------
+    voice : as `Engine.voices` calls it.
+    speed, pitch : factors on 1.
+    manner : 0 as the voice says it by itself; other numbers draw another intonation and, of half, a foreign accent.
+    """
 
     utterance: Utterance
     voice: str
     speed: float = 1.0
     pitch: float = 1.0
+    manner: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what would be no speech."""
@@ -86,7 +94,7 @@ class Engine(Protocol):
         ...
 
     def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
-        """Each rendition's samples, float32 [n], and their rate. Engines need not heed its pitch."""
+        """Each rendition's samples, float32 [n], and their rate. Engines need not heed its pitch, nor its manner."""
         ...
 
 
@@ -114,7 +122,7 @@ def speak_all(engine: Engine, renditions: Sequence[Rendition]) -> Iterator[F32]:
             raise SettingError(f"{engine.name} has no voice {min(unknown)} for {language}; expected one of {known}")
     if not engine.takes_phonemes and any(t.utterance.phonemes for t in renditions):
         raise SettingError(f"{engine.name} cannot be given phonemes; expected kokoro or espeak")
-    slowed = [Rendition(t.utterance, t.voice, min(2.5, max(0.4, t.speed / t.pitch))) for t in renditions]
+    slowed = [replace(t, speed=min(2.5, max(0.4, t.speed / t.pitch)), pitch=1.0) for t in renditions]
     for rendition, (samples, rate) in zip(renditions, engine.render(slowed), strict=True):
         yield _finish(samples, rate, rendition)
 

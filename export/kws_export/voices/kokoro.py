@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kws_edge.errors import SettingError
+from kws_export.voices.accents import accented
 from kws_export.voices.engine import F32, Rendition
 from kws_export.voices.espeak import Espeak, languages, pronounce
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 RATE = 24_000
 FILES = ("kokoro.onnx", "vocabulary.json", "voices.npz")
 _MOST_SYMBOLS = 500
+_INTONATION = slice(128, 256)
+"""The part of a style that durations and pitch follow; the rest is the timbre."""
+_LONG_PHRASE = 60
+"""Symbols."""
+_ACCENTED = 0.5
+"""Of the manners."""
+_ENDINGS = ("", "", "", "", "", "", ".", "!", "?", ",")
 _LANGUAGES = {
     "en-us": "abefhijpz", "en-gb": "baefhijpz", "en": "abefhijpz", "es": "e", "fr-fr": "f", "hi": "h", "it": "i",
     "pt-br": "p",
@@ -68,18 +76,15 @@ class Kokoro:
 
     def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
         """About 0.7 s of a core for a second of speech."""
-        session, symbols = _session(), _vocabulary()
-        spoken = {
-            u: _tokens(pronounce(u), u.language, symbols) for u in {rendition.utterance for rendition in renditions}
-        }
+        session = _session()
+        pronounced = {u: pronounce(u) for u in {rendition.utterance for rendition in renditions}}
         for rendition in renditions:
-            tokens = spoken[rendition.utterance]
-            parts = [_styles()[name][min(len(tokens), 510) - 1] for name in rendition.voice.split("+")]
+            tokens, style = _delivery(rendition, pronounced[rendition.utterance])
             (samples, *_) = session.run(
                 None,
                 {
                     "tokens": np.array([[0, *tokens, 0]], np.int64),
-                    "style": np.mean(parts, axis=0, dtype=np.float32).reshape(1, 256),
+                    "style": style.reshape(1, 256),
                     "speed": np.array([rendition.speed], np.float32),
                 },
             )
@@ -89,6 +94,25 @@ class Kokoro:
 def folder() -> Path:
     """Where the model's files are: `$KWS_EXPORT_CACHE/kokoro`, or ~/.cache/kws-export/kokoro."""
     return Path(os.environ.get("KWS_EXPORT_CACHE") or "~/.cache/kws-export").expanduser() / "kokoro"
+
+
+def _delivery(rendition: Rendition, ipa: str) -> tuple[list[int], F32]:
+    """What a rendition gives the model: its symbols, and the style, float32 [256], that speaks them.
+
+    A manner takes the intonation of another voice, that of a part of a longer phrase, as a word said alone has but one.
+    """
+    rng = np.random.default_rng(rendition.manner)
+    if rendition.manner:
+        ipa = accented(ipa, rng) if rng.random() < _ACCENTED else ipa
+        ipa += str(rng.choice(_ENDINGS))
+    tokens = _tokens(ipa, rendition.utterance.language, _vocabulary())
+    length = min(len(tokens), _MOST_SYMBOLS)
+    parts = [_styles()[name][length - 1] for name in rendition.voice.split("+")]
+    style: F32 = np.mean(parts, axis=0, dtype=np.float32)
+    if rendition.manner:
+        other = _styles()[str(rng.choice(sorted(_styles())))]
+        style[_INTONATION] = other[rng.integers(length, max(_LONG_PHRASE, length + 1)), _INTONATION]
+    return tokens, style
 
 
 def _tokens(ipa: str, language: str, symbols: dict[str, int]) -> list[int]:

@@ -35,7 +35,7 @@ from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
 from kws_export.training.recipe import Recipe
 from kws_export.wake.card import Provenance, wake_card
-from kws_export.wake.held_out import PEOPLE, SNR, chosen
+from kws_export.wake.held_out import PEOPLE, SNR, chosen, crowdings
 from kws_export.wake.material import Material
 from kws_export.wake.settings import WakeSettings
 from kws_export.wake.training import UNKNOWN, VARIANT
@@ -112,7 +112,7 @@ def release(
         accuracy={"validation": scored.accuracy()},
     )
     found = on_streams(model, metadata, settings, held_out, say)
-    metadata = replace(metadata, stream=_stream(found, settings))
+    metadata = replace(metadata, stream=_stream(found, settings, crowdings(held_out.words)))
     out.parent.mkdir(parents=True, exist_ok=True)
     finished = build_model(network, metadata)
     size = finished.ByteSize()
@@ -151,7 +151,7 @@ def on_streams(
 
     told = list(settings.labels)
     smoothing = round(SMOOTHING * DEFAULT_HOP, 3)  # by which the epochs were judged
-    bases = [StreamSettings({SCORE: 1.0}, smoothing=smoothing, crowding=surer) for surer in calibration.CROWDINGS]
+    bases = [StreamSettings({SCORE: 1.0}, smoothing=smoothing, crowding=surer) for surer in crowdings(held_out.words)]
     tries = [(calibration.candidates(metadata, with_words, without, base, (SCORE,), told), base) for base in bases]
     until = CURVE_UNTIL * max(1.0, settings.limit)
     curves = list(calibration.sweep(metadata, with_words, without, tries, told, until=until))
@@ -183,7 +183,7 @@ def curve_text(points: Sequence[Point]) -> str:
     return "\n".join(rows[:20]) or "no word is found at any threshold"
 
 
-def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
+def _stream(found: Calibrated, settings: WakeSettings, tried: Sequence[float]) -> dict[str, Any]:
     """What the model's file says of its calibration on streams."""
     return stream_record(
         found.point,
@@ -192,7 +192,7 @@ def _stream(found: Calibrated, settings: WakeSettings) -> dict[str, Any]:
         words=settings.labels,
         positives={"clips": found.point.words.words, "from": "held out", "snr": [None, SNR]},
         tried={
-            "smoothing": [round(SMOOTHING * DEFAULT_HOP, 3)], "score": [SCORE], "crowding": calibration.CROWDINGS,
+            "smoothing": [round(SMOOTHING * DEFAULT_HOP, 3)], "score": [SCORE], "crowding": list(tried),
             "per_label": False,
             "speed_of_negatives": list(PACES.values()),
         },

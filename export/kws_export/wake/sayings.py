@@ -11,8 +11,10 @@ from kws_export.voices.espeak import pronounce, transcribe
 from kws_export.voices.files import write_renditions
 from kws_export.wake.settings import WakeSettings, WakeWord
 
-SHARES = {"kokoro": 1.0, "festival": 0.25, "flite": 0.5, "espeak": 0.5}
+SHARES = {"kokoro": 1.0, "festival": 0.1, "flite": 0.2, "espeak": 0.2}
 """Takes by each engine, in parts of `WakeSettings.takes`: those with more voices have more to say."""
+VARIED = 0.6
+"""Of the takes of a word: those with an accent or another intonation, without which voices are too much alike."""
 NEAR_SHARES = {"kokoro": 2, "festival": 1, "flite": 2, "espeak": 2}
 """Takes of each near-miss."""
 BESIDE = ("there", "you", "the", "what", "everyone", "google", "mister", "now")
@@ -27,7 +29,7 @@ def spoken_words(
         for engine in engines:
             utterances = [Utterance(text, word.phonemes, settings.language) for text in word.said]
             each = max(1, round(settings.takes * SHARES[engine.name] / len(utterances)))
-            renditions = cast(engine, utterances, each, [settings.seed, i])
+            renditions = cast(engine, utterances, each, [settings.seed, i], varied=VARIED)
             for path in write_renditions(engine, renditions, folder / folder_name(word.text)):
                 step()
                 yield word.text, path

@@ -64,7 +64,7 @@ class WakeSettings:
     words: tuple[WakeWord, ...]
     language: str = "en-us"
     voices: tuple[str, ...] = ("auto",)
-    takes: int = 160
+    takes: int = 600
     near_misses: int = 50
     epochs: int = 20
     steps: int = 120

@@ -113,7 +113,7 @@ class WakeRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         while self.epoch < self.settings.epochs:
             if self.epoch in {round(part * self.settings.epochs) for part in MINE_AT}:
-                self.windows.hard = self._mine()
+                self.windows.hard = np.union1d(self.windows.hard, self._mine())
             loss = self._train_epoch(progress)
             self.epoch += 1
             line: dict[str, Any] = {"epoch": self.epoch, "loss": loss}
