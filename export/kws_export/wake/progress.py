@@ -1,4 +1,4 @@
-"""The parts of the work as bars on a terminal, and as lines elsewhere."""
+"""The parts of the work as bars on a terminal, and as lines elsewhere, such as in a log."""
 
 from time import monotonic
 from types import TracebackType
@@ -15,6 +15,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+LINE_EVERY = 30.0
+"""Seconds between two lines about the same part."""
+
 
 class TerminalProgress:
     """One bar at a time; a part that is done leaves its time behind."""
@@ -28,6 +31,7 @@ class TerminalProgress:
         )  # fmt: skip
         self._task: TaskID | None = None
         self._starts: list[tuple[str, float]] = []
+        self._last_line = monotonic()
 
     def __enter__(self) -> "TerminalProgress":
         """Show the bars, where there is a terminal."""
@@ -48,6 +52,7 @@ class TerminalProgress:
             self._bars.stop_task(self._task)
         if not self._console.is_terminal:
             click.echo(title)
+            self._last_line = monotonic()
         self._task = self._bars.add_task(title, total=total)
 
     def minutes(self) -> dict[str, float]:
@@ -60,8 +65,13 @@ class TerminalProgress:
 
     def step(self) -> None:
         """One more."""
-        if self._task is not None:
-            self._bars.advance(self._task)
+        if self._task is None:
+            return
+        self._bars.advance(self._task)
+        if not self._console.is_terminal and monotonic() - self._last_line >= LINE_EVERY:
+            part = self._bars.tasks[self._task]
+            click.echo(f"{part.description}: {part.completed:.0f}" + (f" of {part.total:.0f}" if part.total else ""))
+            self._last_line = monotonic()
 
     def say(self, line: str) -> None:
         """Something to keep: above the bars."""

@@ -150,6 +150,23 @@ def test_a_cast_is_the_same_for_the_same_seed_and_uses_every_voice() -> None:
     assert len({rendition.speed for rendition in renditions}) == len(renditions) == 12
 
 
+def test_a_share_of_a_cast_has_manners_of_its_own() -> None:
+    manners = [rendition.manner for rendition in cast(Beeps(), [Utterance("one")], 400, [1], varied=0.6)]
+    assert 0.5 < sum(manner > 0 for manner in manners) / 400 < 0.7
+    assert len(set(manners)) > 200
+    assert {rendition.manner for rendition in cast(Beeps(), [Utterance("one")], 20, [1])} == {0}
+
+
+def test_a_voice_says_a_word_in_many_manners_and_each_again_alike() -> None:
+    kokoro = ENGINES["kokoro"]()
+    if missing := kokoro.missing():
+        pytest.skip(missing)
+    said = [Rendition(Utterance("jarvis"), "af_heart", manner=manner) for manner in (0, 1, 2, 2)]
+    plain, first, second, again = speak_all(kokoro, said)
+    assert len({len(plain), len(first), len(second)}) > 1
+    assert np.array_equal(second, again)
+
+
 def test_a_take_that_cannot_be_said_is_left_out() -> None:
     renditions = [Rendition(Utterance(text), "100") for text in ("one", "mute", "three", "four")]
     assert [rendition.utterance.text for rendition, _ in perform(Beeps(), renditions)] == ["one", "three", "four"]

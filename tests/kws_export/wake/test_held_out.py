@@ -8,7 +8,7 @@ import torch
 
 from kws_edge import KeywordModel
 from kws_export.graph.read import load_network
-from kws_export.wake.held_out import HeldOut
+from kws_export.wake.held_out import HeldOut, crowdings
 from kws_export.wake.material import Material, Saying
 from kws_export.wake.whole_stream import peak_places, smoothed
 
@@ -45,3 +45,9 @@ def test_a_network_that_says_the_same_of_everything_finds_nothing(start: Path) -
     judgement = held_out.judge(network)
     assert judgement.of_word == {"lamp": 1.0}  # a tie is no hit
     assert judgement.mean == 1.0
+
+
+def test_voices_do_not_choose_the_rule_for_running_speech() -> None:
+    said = [Saying("lamp", "kokoro-af_heart", False, np.ones(9000, np.int16))]
+    assert crowdings(said) == (8.0,)
+    assert crowdings([*said, Saying("lamp", "anna", True, np.ones(9000, np.int16))]) == (0.0, 8.0)
