@@ -37,7 +37,7 @@ from kws_export.cli.options import (
 @click.option(
     "--takes",
     type=click.IntRange(1),
-    default=160,
+    default=600,
     show_default=True,
     metavar="N",
     help="Synthetic recordings of each word by Kokoro; the other synthesisers make fewer.",
@@ -54,7 +54,7 @@ from kws_export.cli.options import (
     help="Similar-sounding phrases for each word.",
 )
 @click.option("--start", type=existing_file, metavar="FILE.onnx", help="Model to start from  [default: stream]")
-@click.option("--epochs", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Number of epochs.")
+@click.option("--epochs", type=click.IntRange(1), default=6, show_default=True, metavar="N", help="Number of epochs.")
 @click.option(
     "--steps",
     type=click.IntRange(1),

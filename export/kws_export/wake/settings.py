@@ -66,7 +66,7 @@ class WakeSettings:
     voices: tuple[str, ...] = ("auto",)
     takes: int = 600
     near_misses: int = 50
-    epochs: int = 20
+    epochs: int = 6
     steps: int = 120
     batch: int = 128
     peak_lr: float = 0.01
