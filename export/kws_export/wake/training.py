@@ -39,7 +39,7 @@ UNKNOWN = "_unknown_"
 JUDGED_FROM = 0.5
 """From which part of the run on an epoch may be the best: earlier ones never were."""
 MINED = 1500
-"""Windows of the training speech on which the network fires most, that each epoch but the first adds to the training,"""
+"""Windows of training speech on which the network fires most, which each epoch but the first adds to the training,"""
 SPACING = 4
 """so many hops apart at least."""
 FIRST_SHARE = 0.3
@@ -80,7 +80,7 @@ class Memory:
 
 
 def between(trained: MatchboxNet, first: MatchboxNet, share: float) -> MatchboxNet:
-    """A new network whose weights and statistics lie so far from `trained` towards `first`; the outputs are `trained`'s.
+    """A new network, its weights and statistics so far from `trained` towards `first`, its outputs those of `trained`.
 
     It finds the word as said by people whom training did not have, which the trained weights learn to miss the longer
     they are trained on some voices. Source: M. Wortsman et al. 2022, "Robust fine-tuning of zero-shot models".
