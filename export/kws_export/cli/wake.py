@@ -104,17 +104,17 @@ def wake(
     """Make a wake word model for a word or phrase of your own.
 
     It needs no recordings of the word, but is better with some. Speech synthesisers say every TEXT hundreds of times,
-    along with words that sound like it. The shipped model is then trained on that, in simulated rooms, over the speech
-    and sounds of the negatives. If you have recordings by people, they make up half of the training examples of the
-    word. The best epoch and the threshold are chosen on held-out recordings. The command fails if the word cannot be
-    told from other speech within --false-accepts-per-hour, and shows the trade-off it reached.
+    in many voices, intonations and accents, along with words that sound like it. The shipped model is then trained on
+    that, in simulated rooms, over the speech and sounds of the negatives. If you have recordings by people, they make
+    up half of the training examples of the word. The best epoch and the threshold are chosen on held-out recordings.
+    The command fails if the word cannot be told from other speech within --false-accepts-per-hour, and shows the
+    trade-off it reached.
 
     Beside NAME.onnx it writes the card NAME.md, the trade-off curve NAME.svg, and NAME.step.onnx for streams. If it is
     stopped, the same command continues. The same seed gives the same model.
 
-    By default it takes about half an hour on one core of a server (4 minutes to synthesise, 20 to train, 5 for the
-    threshold) and 2.6 GB of memory; at the end it says what it took. --epochs 8 --steps 100 shortens the training to a
-    third.
+    By default it takes about ten minutes on one core of a server (4 to synthesise, 4 to train, 2 for the threshold) and
+    2.5 GB of memory; at the end it says what it took.
 
     \b
     From text alone, with negatives packed by `kws-export pack`:
