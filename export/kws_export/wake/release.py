@@ -44,8 +44,8 @@ from kws_export.wake.windows import Windows
 
 SCORE: Score = "entropy"
 PACES = {"speech and sounds": 1.0, "the same, faster and higher": 1.15, "the same, slower and lower": 0.88}
-"""What must hold the limit together, and at which speed it is played: to other windows, as of other people. An hour or
-two of speech have one event or none at a threshold that holds one an hour, which is more luck than measurement."""
+"""What must hold the limit, together and as it is, and at which speed it is played: to other windows, as of other
+people. An hour or two of speech have one event or none at a threshold that holds one an hour: more luck than measure."""
 WORDS = 200
 """Of each wake word, in each condition."""
 FEWEST = 0.5
@@ -154,13 +154,16 @@ def on_streams(
     tries = [(calibration.candidates(metadata, with_words, without, base, (SCORE,), told), base) for base in bases]
     until = CURVE_UNTIL * max(1.0, settings.limit)
     curves = list(calibration.sweep(metadata, with_words, without, tries, told, until=until))
-    together = [[replace(p, negatives={"all": p.joined}) for p in points] for points in curves]
+    own = next(iter(PACES))
+    held = [
+        [replace(p, negatives={own: p.negatives[own], "all speeds": p.joined}) for p in points] for points in curves
+    ]
     try:
-        chosen_settings = choice.choose(together, settings.limit).settings
+        chosen_settings = choice.choose(held, settings.limit).settings
     except SettingError:
         say(curve_text([p for curve in curves for p in curve]))
         raise
-    own = next(iter(PACES))  # what follows tells of the speech as it is, each hour of it once
+    # What follows tells of the speech as it is, each hour of it once.
     chosen_from = next(points for points in curves if any(p.settings == chosen_settings for p in points))
     at_own_speed = [replace(p, negatives={own: p.negatives[own]}) for p in chosen_from]
     curve = choice.frontier(at_own_speed)
@@ -195,7 +198,7 @@ def _stream(found: Calibrated, settings: WakeSettings, tried: Sequence[float]) -
         tried={
             "smoothing": [round(SMOOTHING * DEFAULT_HOP, 3)], "score": [SCORE], "crowding": list(tried),
             "per_label": False,
-            "speed_of_negatives": list(PACES.values()), "limit_holds": "over all speeds together",
+            "speed_of_negatives": list(PACES.values()), "limit_holds": "over all speeds together, and at the first",
         },
         seed=settings.seed,
     )  # fmt: skip
