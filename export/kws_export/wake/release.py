@@ -45,7 +45,7 @@ from kws_export.wake.windows import Windows
 SCORE: Score = "entropy"
 PACES = {"speech and sounds": 1.0, "the same, faster and higher": 1.15, "the same, slower and lower": 0.88}
 """What must hold the limit, together and as it is, and at which speed it is played: to other windows, as of other
-people. An hour or two of speech have one event or none at a threshold that holds one an hour: more luck than measure."""
+people. An hour or two of speech have one event or none at a threshold for one an hour: more luck than measure."""
 WORDS = 200
 """Of each wake word, in each condition."""
 FEWEST = 0.5
