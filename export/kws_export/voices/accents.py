@@ -43,7 +43,7 @@ def accented(ipa: str, rng: np.random.Generator, share: float = SHARE) -> str:
     Examples
     --------
     >>> accented("dʒˈɑːɹvɪs", np.random.default_rng(3))
-    '...'
+    'ʒˈɑːʁvis'
     """
     for (sound, other), made in zip(REPLACEMENTS, rng.random(len(REPLACEMENTS)) < share, strict=True):
         if made:
