@@ -83,7 +83,8 @@ def conclusions_table(c: Comparison) -> Table:
         "Accuracy, or Acc_total at 99.5 % by the paper's protocol. Ours ± 2σ of the difference over the seeds that "
         f"both have, with p of a paired t-test; {SINGLE} one seed. *reproduces*: larger at p < {LEVEL}, or the same to "
         f"within {100 * MARGIN:.0f} point (both one-sided tests at p < {LEVEL}). *does not*: the contrary, or a "
-        f"difference, at the same level. {NONE}: the paper does not compare them, or the variant is not trained here.",
+        f"difference, at the same level. {NONE}: the paper does not compare them, the variant is not trained here, or "
+        "no seed differs.",
         ["conclusion", "paper", "ours", "p", "verdict"],
         rows,
     )
@@ -105,7 +106,8 @@ def _ours(c: Comparison, claim: Claim) -> tuple[str, str, str]:
         return f"{100 * mean:+.2f} {SINGLE}", NONE, "cannot be told: one seed"
     two_sigma = 2 * float(differences.std(ddof=1))
     p = float(stats.ttest_1samp(differences, 0).pvalue)
-    return f"{100 * mean:+.2f} ± {100 * two_sigma:.2f}", f"{p:.3f}", verdict(claim.kind, differences)
+    told = NONE if np.isnan(p) else f"{p:.3f}"  # seeds without any difference
+    return f"{100 * mean:+.2f} ± {100 * two_sigma:.2f}", told, verdict(claim.kind, differences)
 
 
 def paired(c: Comparison, claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -120,7 +122,7 @@ def paired(c: Comparison, claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.fl
 def verdict(kind: Literal["larger", "same"], differences: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     """What two or more paired differences say of a conclusion."""
     if kind == "larger":
-        if stats.ttest_1samp(differences, 0).pvalue >= LEVEL:
+        if not stats.ttest_1samp(differences, 0).pvalue < LEVEL:
             return "cannot be told"
         return "reproduces" if differences.mean() > 0 else "does not"
     above = stats.ttest_1samp(differences, -MARGIN, alternative="greater").pvalue

@@ -211,6 +211,8 @@ def test_only_clear_differences_of_two_thresholds_are_counted() -> None:
         ("larger", [1.0, 1.2, 0.9], "reproduces"),
         ("larger", [-1.0, -1.2, -0.9], "does not"),
         ("larger", [1.0, -1.2, 0.9], "cannot be told"),
+        ("larger", [0.0, 0.0], "cannot be told"),
+        ("same", [0.0, 0.0], "reproduces"),
         ("same", [0.1, -0.1, 0.0], "reproduces"),
         ("same", [5.1, 5.0, 4.9], "does not"),
         ("same", [-5.1, -5.0, -4.9], "does not"),
@@ -232,6 +234,11 @@ def test_a_conclusions_row_has_the_papers_difference_and_ours_paired_by_seed() -
     row = row_of(score_files.known({"softmax": [0.96, 0.95, 0.97], "softmax_kl": [0.95, 0.94, 0.959]}), SOFTMAX_KL)
     assert row[:3] == ["KL costs softmax accuracy", "+0.37 ± 0.25", "+1.03 ± 0.12"]
     assert row[3:] == ["0.001", "reproduces"]
+
+
+def test_seeds_without_any_difference_have_no_p() -> None:
+    row = row_of(score_files.known({"softmax": [0.96, 0.95], "softmax_kl": [0.96, 0.95]}), SOFTMAX_KL)
+    assert row[2:] == ["+0.00 ± 0.00", "–", "cannot be told"]
 
 
 def test_one_seed_tells_nothing_and_an_untrained_variant_is_said_to_be_untrained() -> None:
