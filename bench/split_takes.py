@@ -10,9 +10,12 @@ speakers, most of them with ten recordings of a word, and sets 17 aside.
 """
 
 import argparse
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+
+from kws_edge.audio.load import is_audio
 
 APART = 0.25
 """Cosine distance at which two voices are two speakers."""
@@ -44,17 +47,17 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path, help="recordings of one word each")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    files = [path.resolve() for folder in args.folders for path in sorted(folder.iterdir())]
+    files = [path.resolve() for folder in args.folders for path in sorted(folder.iterdir()) if is_audio(path)]
     found = speakers(files)
     mixed = np.random.default_rng(SEED).permutation(max(found) + 1)
     test = set(mixed[: round(TEST * len(mixed))].tolist())
-    counts: dict[tuple[str, str], int] = {}
+    counts = Counter[tuple[str, str]]()
     for file, speaker in zip(files, found, strict=True):
         part = "test" if speaker in test else "train"
         folder = args.out / part / file.parent.name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"spk{speaker:02d}_nohash_{file.name}").symlink_to(file)
-        counts[part, file.parent.name] = counts.get((part, file.parent.name), 0) + 1
+        counts[part, file.parent.name] += 1
     for (part, word), count in sorted(counts.items()):
         print(f"{part} {word}: {count} recordings")
 

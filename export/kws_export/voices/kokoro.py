@@ -106,12 +106,11 @@ def _delivery(rendition: Rendition, ipa: str) -> tuple[list[int], F32]:
         ipa = accented(ipa, rng) if rng.random() < _ACCENTED else ipa
         ipa += str(rng.choice(_ENDINGS))
     tokens = _tokens(ipa, rendition.utterance.language, _vocabulary())
-    length = min(len(tokens), _MOST_SYMBOLS)
-    parts = [_styles()[name][length - 1] for name in rendition.voice.split("+")]
+    parts = [_styles()[name][len(tokens) - 1] for name in rendition.voice.split("+")]
     style: F32 = np.mean(parts, axis=0, dtype=np.float32)
     if rendition.manner:
         other = _styles()[str(rng.choice(sorted(_styles())))]
-        style[_INTONATION] = other[rng.integers(length, max(_LONG_PHRASE, length + 1)), _INTONATION]
+        style[_INTONATION] = other[rng.integers(len(tokens), max(_LONG_PHRASE, len(tokens) + 1)), _INTONATION]
     return tokens, style
 
 

@@ -133,8 +133,7 @@ class HeldOut:
             name: (smoothed(stream_logits(network, said.stream.features) + bias, said.stream.heard), said)
             for name, said in self.words.items()
         }
-        tried = crowdings(self._material.words)
-        found = [self._judge(crowding, without, words, bias) for crowding in tried]
+        found = [self._judge(surer, without, words, bias) for surer in crowdings(self._material.words)]
         return min(found, key=lambda judgement: judgement.mean)
 
     def bias(self, logits: Tensor) -> Tensor:
