@@ -11,7 +11,7 @@ from kws_edge.tuning.points import Point
 from kws_export.data.pack import Source
 from kws_export.training.about import About
 from kws_export.voices import Engine
-from kws_export.wake.material import Material, Saying, speech_hours
+from kws_export.wake.material import Material, Saying, hours
 from kws_export.wake.settings import WakeSettings
 
 LICENCE = "Apache-2.0"
@@ -81,14 +81,16 @@ def provenance(
             )
             if inside or outside:
                 lines.append(f"{label}: {_said(inside, name)} to train with, {_said(outside, name)} held out")
-    hours = f"{speech_hours(training):.1f} h of speech to train with, {speech_hours(held_out):.1f} h held out"
+    speech = f"{hours(training.speech):.1f} h of speech to train with, {hours(held_out.speech):.1f} h held out"
+    if held_out.single:
+        speech += f", and {60 * hours(held_out.single):.0f} min of single words"
     return Provenance(
         start=start,
         command=command,
         data="; ".join(lines),
         takes=len(training.words),
         voices=tuple(engine.licence for engine in engines),
-        negatives=hours + f"; near-misses spoken by voices: {len(training.near)} and {len(held_out.near)}",
+        negatives=speech + f"; near-misses spoken by voices: {len(training.near)} and {len(held_out.near)}",
         sources=tuple(sources),
         recordings=(recordings or RECORDED_BY_USER) if any(s.real for s in training.words) else "",
     )
@@ -107,10 +109,10 @@ def wake_card(
     made_from: Provenance,
     point: Point,
     conditions: Mapping[str, StreamReport],
-    near: StreamReport | None,
+    apart: Mapping[str, StreamReport],
 ) -> str:
     """Write the card, as markdown."""
-    rows = _measured(settings, point, conditions, near)
+    rows = _measured(settings, point, conditions, apart)
     delay = point.words.delay(0.5)
     recordings = (
         []
@@ -172,7 +174,7 @@ def wake_card(
 
 
 def _measured(
-    settings: WakeSettings, point: Point, conditions: Mapping[str, StreamReport], near: StreamReport | None
+    settings: WakeSettings, point: Point, conditions: Mapping[str, StreamReport], apart: Mapping[str, StreamReport]
 ) -> list[str]:
     """The rows of the table of what it does."""
     rows = [
@@ -188,8 +190,11 @@ def _measured(
         for name, report in point.negatives.items()
     ]
     rows.append(f"| limit of {settings.limit:g} an hour on false accepts | {verdict} | |")
-    if near:
-        rows.append(f"| events on {settings.near_misses} near-misses, spoken in succession | {near.false_accepts} | |")
+    rows += [
+        f"| events on {name}, said in succession, for which there is no limit | {report.false_accepts} | "
+        f"in {duration(report.seconds)} |"
+        for name, report in apart.items()
+    ]
     return rows
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from kws_edge.arrays import I16
 from kws_edge.audio.level import SAMPLE_RATE
@@ -12,7 +13,7 @@ from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
 from kws_edge.tuning.soundscape import speech_bounds
-from kws_export.data.pack import Pack, Piece
+from kws_export.data.pack import Kind, Pack, Piece
 from kws_export.texts import folder_name
 
 HELD_OUT = 0.2
@@ -43,12 +44,16 @@ class Material:
     near: list[I16] = field(default_factory=list)
     speech: list[I16] = field(default_factory=list)
     sounds: list[I16] = field(default_factory=list)
+    single: list[I16] = field(default_factory=list)
+    """Other words, each said on its own: held out apart from speech. What trains has them among its speech."""
 
 
 def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int) -> tuple[Material, Material]:
     """(training, held out): no speaker, no voice and no recording is in both.
 
-    Where a word has recordings of one speaker alone, every fifth take is held out.
+    Where a word has recordings of one speaker alone, every fifth take is held out. Recordings of the kind "words" are
+    held out apart from speech: an hour of them is a hundred hours of what people say on its own, so a limit of false
+    accepts that held there would silence the model in any room.
 
     Raises
     ------
@@ -63,18 +68,22 @@ def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int)
                 (held_out if out else training).words.append(saying)
     for saying, out in zip(near, _held_out(near, seed), strict=True):
         (held_out if out else training).near.append(saying.samples)
-    for kind in ("speech", "sounds"):
-        pieces = [p for p in pack.pieces if (p.source.kind == "sounds") == (kind == "sounds")]
-        for material, samples in zip((training, held_out), _parted(pieces, seed), strict=True):
-            setattr(material, kind, samples)
+    for kind in get_args(Kind):
+        trained, kept = _parted([p for p in pack.pieces if p.source.kind == kind], seed)
+        if kind == "sounds":
+            training.sounds, held_out.sounds = trained, kept
+        elif kind == "words":
+            training.speech, held_out.single = training.speech + trained, kept
+        else:
+            training.speech, held_out.speech = training.speech + trained, kept
     if not words:
         raise SettingError("no recording of the wake word; expected --voices, or --recordings with takes of it")
     for name, material in (("training", training), ("held out", held_out)):
-        seconds = sum(map(len, material.speech)) / SAMPLE_RATE
+        seconds = 3600 * hours(material.speech)
         if seconds < 60:
             raise SettingError(
                 f"{seconds:.0f} s of speech that is {name}; expected a minute at least, and an hour to be of use: "
-                "give more --negatives"
+                'give more --negatives, of a kind other than "words"'
             )
         if not material.words:
             raise SettingError(f"no recording of the wake word is {name}; expected five takes or more")
@@ -163,6 +172,6 @@ def _share(name: str, seed: int) -> float:
     return int.from_bytes(digest[:4], "big") / 2**32
 
 
-def speech_hours(material: Material) -> float:
-    """Of the speech without a wake word."""
-    return sum(map(len, material.speech)) / SAMPLE_RATE / 3600
+def hours(recordings: Sequence[I16]) -> float:
+    """How long they last together."""
+    return sum(map(len, recordings)) / SAMPLE_RATE / 3600

@@ -17,7 +17,7 @@ from kws_export.training.lock import held
 from kws_export.voices import Engine, get_engines
 from kws_export.wake.card import attribution, provenance
 from kws_export.wake.held_out import HeldOut
-from kws_export.wake.material import Material, Saying, load_recordings, load_takes, part
+from kws_export.wake.material import Material, Saying, hours, load_recordings, load_takes, part
 from kws_export.wake.release import Calibrated, release
 from kws_export.wake.sayings import near_takes, similar_phrases, spoken_near_misses, spoken_words, word_takes
 from kws_export.wake.settings import WakeSettings
@@ -105,8 +105,8 @@ class WakeProject:
         training, held_out = self._material(progress)
         progress.say(
             f"{len(training.words)} takes of the word, {len(training.near)} near-misses, "
-            f"{sum(map(len, training.speech)) / 16_000 / 3600:.1f} h of speech; held out: {len(held_out.words)}, "
-            f"{len(held_out.near)}, {sum(map(len, held_out.speech)) / 16_000 / 3600:.1f} h"
+            f"{hours(training.speech):.1f} h of speech; held out: {len(held_out.words)}, "
+            f"{len(held_out.near)}, {hours(held_out.speech):.1f} h"
         )
         progress.start("held-out streams", None)
         judge = HeldOut(held_out, self.settings.labels, self.first, self.settings.limit, self.settings.seed)

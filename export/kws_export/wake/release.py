@@ -44,8 +44,8 @@ from kws_export.wake.windows import Windows
 
 SCORE: Score = "entropy"
 PACES = {"speech and sounds": 1.0, "the same, faster and higher": 1.15, "the same, slower and lower": 0.88}
-"""What must hold the limit, together and as it is, and at which speed it is played: to other windows, as of other
-people. An hour or two of speech have one event or none at a threshold for one an hour: more luck than measure."""
+"""What must hold the limit together, and at which speed it is played: to other windows, as of other people. An hour
+or two of speech have one event or none at a threshold for one an hour: more luck than measure."""
 WORDS = 200
 """Of each wake word, in each condition."""
 FEWEST = 0.5
@@ -60,12 +60,12 @@ Steps = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """What was chosen, the curve it was chosen from, and what it gives in each condition."""
+    """What was chosen, the curve it was chosen from, what it gives in each condition, and where no limit holds."""
 
     point: Point
     curve: list[Point]
     conditions: dict[str, StreamReport]
-    near: StreamReport | None
+    apart: dict[str, StreamReport]
 
 
 def release(
@@ -117,7 +117,7 @@ def release(
     size = finished.ByteSize()
     save_model(build_step_model(network, metadata), out.with_suffix(STEP_SUFFIX))
     det_plot(found.curve, found.point, settings.limit, out.with_suffix(".svg"))
-    card = wake_card(metadata, size, settings, provenance, found.point, found.conditions, found.near)
+    card = wake_card(metadata, size, settings, provenance, found.point, found.conditions, found.apart)
     replace_file(out.with_suffix(".md"), card)
     save_model(finished, out)  # last, as it says that the others are there
     return found
@@ -146,7 +146,8 @@ def on_streams(
     for name, speed in PACES.items():
         recordings = (at_speed(as_float(x), speed, 2 * len(x)) for x in [*held_out.speech, *held_out.sounds])
         without.append(trace_stream(model, ((block, []) for block in joined(recordings)), name))
-    near = trace_stream(model, _quiet(held_out.near), "near-misses") if held_out.near else None
+    unlimited = {"near-misses": held_out.near, "single other words": held_out.single}
+    traced_apart = [trace_stream(model, _quiet(x), name) for name, x in unlimited.items() if x]
 
     told = list(settings.labels)
     smoothing = round(SMOOTHING * DEFAULT_HOP, 3)  # by which the epochs were judged
@@ -155,9 +156,7 @@ def on_streams(
     until = CURVE_UNTIL * max(1.0, settings.limit)
     curves = list(calibration.sweep(metadata, with_words, without, tries, told, until=until))
     own = next(iter(PACES))
-    held = [
-        [replace(p, negatives={own: p.negatives[own], "all speeds": p.joined}) for p in points] for points in curves
-    ]
+    held = [[replace(p, negatives={"all speeds": p.joined}) for p in points] for points in curves]
     try:
         chosen_settings = choice.choose(held, settings.limit).settings
     except SettingError:
@@ -169,7 +168,7 @@ def on_streams(
     curve = choice.frontier(at_own_speed)
     point = next(p for p in at_own_speed if p.settings == chosen_settings)
     conditions = {t.name: assess(metadata, [t], point.settings, told) for t in with_words}
-    of_near = assess(metadata, [near], point.settings, told) if near else None
+    apart = {t.name: assess(metadata, [t], point.settings, told) for t in traced_apart}
     quiet = conditions[with_words[0].name]
     if quiet.hits < FEWEST * quiet.words:
         say(curve_text(curve))
@@ -178,7 +177,7 @@ def on_streams(
             "expected half of them at least: give more takes, by more people, listen whether they say the word, or "
             "allow more --false-accepts-per-hour"
         )
-    return Calibrated(point, curve, conditions, of_near)
+    return Calibrated(point, curve, conditions, apart)
 
 
 def curve_text(points: Sequence[Point]) -> str:
@@ -198,7 +197,7 @@ def _stream(found: Calibrated, settings: WakeSettings, tried: Sequence[float]) -
         tried={
             "smoothing": [round(SMOOTHING * DEFAULT_HOP, 3)], "score": [SCORE], "crowding": list(tried),
             "per_label": False,
-            "speed_of_negatives": list(PACES.values()), "limit_holds": "over all speeds together, and at the first",
+            "speed_of_negatives": list(PACES.values()), "limit_holds": "over all speeds together",
         },
         seed=settings.seed,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from kws_edge.errors import SettingError
 from kws_export.data.pack import Pack, Piece, Source
 from kws_export.wake.material import Saying, cut_out, load_recordings, part
 
-SPEECH, SOUNDS = Source("talk"), Source("hum", kind="sounds")
+SPEECH, SOUNDS, WORDS = Source("talk"), Source("hum", kind="sounds"), Source("list", kind="words")
 
 
 def saying(speaker: str, real: bool = True, label: str = "lamp") -> Saying:
@@ -50,6 +50,15 @@ def test_one_long_recording_is_parted_in_time() -> None:
     training, held_out = part([saying("me") for _ in range(20)], [], long, seed=1)
     assert [len(training.speech[0]), len(held_out.speech[0])] == [16_000 * 420, 16_000 * 180]
     assert (training.sounds, held_out.sounds) == ([], [])
+
+
+def test_single_words_train_as_speech_does_and_are_held_out_apart() -> None:
+    """An hour of them is many times what is said alone in a day, so no limit of false accepts is held on them."""
+    listed = tuple(Piece(WORDS, f"w{i}", "", np.full(16_000, 7, np.int16)) for i in range(50))
+    training, held_out = part([saying("me") for _ in range(20)], [], Pack(pack().pieces + listed), seed=1)
+    assert sum(x[0] == 7 for x in training.speech) == 35
+    assert (len(held_out.single), training.single) == (15, [])
+    assert all(x[0] == 1 for x in held_out.speech)
 
 
 def test_without_speech_to_tell_it_from_there_is_no_word() -> None:
