@@ -14,6 +14,8 @@ SHARE: Final = 0.3
 """How often a replacement is made where its sound occurs."""
 UNSTRESSED: Final = 0.15
 """How often no syllable is stressed."""
+ACCENTED: Final = 0.5
+"""Of the manners of a voice."""
 REPLACEMENTS: Final = (
     # vowels: those of five-vowel languages, and lengths that are not told apart
     ("ɪ", "i"), ("iː", "ɪ"), ("æ", "ɛ"), ("æ", "a"), ("ʌ", "a"), ("ə", "ɛ"), ("ə", "a"), ("ʊ", "u"), ("ɜː", "ɛ"),
@@ -49,3 +51,14 @@ def accented(ipa: str, rng: np.random.Generator, share: float = SHARE) -> str:
         if made:
             ipa = re.sub(sound, other, ipa)
     return ipa.replace("ˈ", "").replace("ˌ", "") if rng.random() < UNSTRESSED else ipa
+
+
+def perhaps_accented(ipa: str, rng: np.random.Generator) -> str:
+    """With an accent in `ACCENTED` of the cases: what a rendition says whose `manner` is the seed of `rng`.
+
+    Examples
+    --------
+    >>> perhaps_accented("dʒˈɑːɹvɪs", np.random.default_rng(1)), perhaps_accented("dʒˈɑːɹvɪs", np.random.default_rng(2))
+    ('dʒˈɑːɹvɪs', 'dʒˈafis')
+    """
+    return accented(ipa, rng) if rng.random() < ACCENTED else ipa

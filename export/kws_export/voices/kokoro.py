@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kws_edge.errors import SettingError
-from kws_export.voices.accents import accented
+from kws_export.voices.accents import perhaps_accented
 from kws_export.voices.engine import F32, Rendition
 from kws_export.voices.espeak import Espeak, languages, pronounce
 
@@ -28,8 +28,6 @@ _INTONATION = slice(128, 256)
 """The part of a style that durations and pitch follow; the rest is the timbre."""
 _LONG_PHRASE = 60
 """Symbols."""
-_ACCENTED = 0.5
-"""Of the manners."""
 _ENDINGS = ("", "", "", "", "", "", ".", "!", "?", ",")
 _LANGUAGES = {
     "en-us": "abefhijpz", "en-gb": "baefhijpz", "en": "abefhijpz", "es": "e", "fr-fr": "f", "hi": "h", "it": "i",
@@ -103,8 +101,7 @@ def _delivery(rendition: Rendition, ipa: str) -> tuple[list[int], F32]:
     """
     rng = np.random.default_rng(rendition.manner)
     if rendition.manner:
-        ipa = accented(ipa, rng) if rng.random() < _ACCENTED else ipa
-        ipa += str(rng.choice(_ENDINGS))
+        ipa = perhaps_accented(ipa, rng) + str(rng.choice(_ENDINGS))
     tokens = _tokens(ipa, rendition.utterance.language, _vocabulary())
     parts = [_styles()[name][len(tokens) - 1] for name in rendition.voice.split("+")]
     style: F32 = np.mean(parts, axis=0, dtype=np.float32)
