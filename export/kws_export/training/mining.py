@@ -20,6 +20,8 @@ HOP = 5
 """Frames, 50 ms, between the windows that are looked at."""
 SPACING = 6
 """Of so many neighbouring windows, 0.3 s, one is taken at most: the others show the same sound."""
+TOGETHER = 64
+"""Recordings no longer than a window that are computed at once."""
 
 
 def recording_features(samples: I16, front_end: FrontEnd) -> F32:
@@ -52,6 +54,7 @@ def window_logits(network: MatchboxNet, features: F32, frames: int, hop: int = H
     return network.classifier(means.float().T)
 
 
+@torch.inference_mode()
 def hard_windows(
     network: MatchboxNet, variant: Variant, recordings: Sequence[I16], front_end: FrontEnd, count: int
 ) -> tuple[list[tuple[int, int]], F64]:
@@ -66,14 +69,22 @@ def hard_windows(
     training = network.training
     network.eval()
     window = (front_end.frames - 1) * front_end.hop + front_end.window
-    for i, samples in enumerate(recordings):
-        before = max(0, window - len(samples)) // 2  # a short one lies in the midst of silence
-        padded = np.pad(samples, (before, max(0, window - before - len(samples))))
-        logits = window_logits(network, recording_features(padded, front_end), front_end.frames)
+    short = [i for i, samples in enumerate(recordings) if len(samples) <= window]
+    for i in sorted(set(range(len(recordings))) - set(short)):
+        logits = window_logits(network, recording_features(recordings[i], front_end), front_end.frames)
         losses = no_word_loss(evidence(logits, variant)).numpy(force=True)
         for first in range(0, len(losses), SPACING):
             at = first + int(np.argmax(losses[first : first + SPACING]))
-            found.append((float(losses[at]), i, at * HOP * front_end.hop - before))
+            found.append((float(losses[at]), i, at * HOP * front_end.hop))
+    for first in range(0, len(short), TOGETHER):
+        some = short[first : first + TOGETHER]
+        before = [(window - len(recordings[i])) // 2 for i in some]  # in the midst of silence
+        padded = [
+            np.pad(recordings[i], (b, window - len(recordings[i]) - b)) for i, b in zip(some, before, strict=True)
+        ]
+        windows = torch.from_numpy(np.stack([recording_features(x, front_end) for x in padded]))
+        cost = no_word_loss(evidence(network(windows.to(network.classifier.weight.device)), variant))
+        found += [(loss, i, -b) for loss, i, b in zip(cost.tolist(), some, before, strict=True)]
     network.train(training)
     found.sort(reverse=True)
     chosen = found[:count]

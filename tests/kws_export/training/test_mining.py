@@ -69,6 +69,15 @@ def test_the_hardest_windows_come_first_with_their_losses_and_apart_from_each_ot
     assert losses[0] == pytest.approx(everywhere, rel=1e-3)
 
 
+def test_many_short_recordings_are_each_given_their_own_loss() -> None:
+    net, many = network(), [sound(0.3 + 0.01 * i, i) for i in range(70)]
+    found, losses = hard_windows(net, VARIANT, many, FE, count=70)
+    assert sorted(recording for recording, _ in found) == list(range(70))
+    for (recording, start), loss in list(zip(found, losses, strict=True))[::9]:
+        padded = np.pad(many[recording], (-start, WINDOW + start - len(many[recording])))
+        assert loss == pytest.approx(loss_at(net, padded, 0), rel=1e-3)
+
+
 def test_a_recording_shorter_than_a_window_is_looked_at_in_the_midst_of_silence() -> None:
     net, short = network(), sound(0.6)
     (found,), (loss,) = hard_windows(net, VARIANT, [short], FE, count=3)
