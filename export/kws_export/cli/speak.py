@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     metavar="N",
     help="Instead of each TEXT, say N words that sound like it.",
 )
+@click.option(
+    "--varied",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of Kokoro's recordings with the intonation of another voice, half of them with a foreign accent.",
+)
 @phonemes_option
 @language_option
 @click.option(
@@ -47,6 +55,7 @@ def speak(
     takes: int,
     voices: str,
     near_misses: int | None,
+    varied: float,
     phonemes: str,
     language: str,
     seed: int,
@@ -88,7 +97,8 @@ def speak(
         for engine in reversed(engines):  # the fastest first
             task = progress.add_task(engine.name, total=takes * sum(map(len, said.values())))
             for i, (text, utterances) in enumerate(said.items()):
-                for _ in write_renditions(engine, cast(engine, utterances, takes, [seed, i]), out / folder_name(text)):
+                renditions = cast(engine, utterances, takes, [seed, i], varied=varied)
+                for _ in write_renditions(engine, renditions, out / folder_name(text)):
                     progress.advance(task)
                     made += 1
     click.echo(f"{made:,} clips of {len(said)} texts in {out}")

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from click.testing import CliRunner
 
 from kws_edge.arrays import F32
 from kws_edge.errors import DependencyError, SettingError
+from kws_export.cli import main
 from kws_export.voices import ENGINES, SAMPLE_RATE, Engine, Rendition, Utterance, get_engines, speak, speak_all
 from kws_export.voices.casting import cast, perform
 from kws_export.voices.engine import PEAK, VoiceError, trim
@@ -197,3 +199,20 @@ def test_takes_are_written_once(tmp_path: Path) -> None:
 
 def test_speak_all_gives_one_clip_for_each_take() -> None:
     assert len(list(speak_all(Beeps(), cast(Beeps(), [Utterance("a")], 5, [1])))) == 5
+
+
+@pytest.mark.parametrize(("share", "expected"), [("0", {False}), ("1", {True}), ("0.5", {False, True})])
+def test_the_command_varies_the_manner_of_so_many_takes(
+    share: str, expected: set[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Rendition] = []
+
+    class Listening(Beeps):
+        def render(self, renditions: Sequence[Rendition]) -> Iterator[tuple[F32, int]]:
+            asked.extend(renditions)
+            return super().render(renditions)
+
+    monkeypatch.setattr("kws_export.voices.get_engines", lambda *_, **__: [Listening()])
+    result = CliRunner().invoke(main, ["speak", "hello", "--takes", "30", "--varied", share, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert {take.manner > 0 for take in asked} == expected
