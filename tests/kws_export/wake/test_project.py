@@ -1,5 +1,6 @@
 """A wake word from recordings to a model, on a word that is a rising tone, told from other tones."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,9 @@ def negatives() -> Pack:
         pieces.append(Piece(Source("talk", "Talk", "CC0-1.0", "A. Talker"), f"s{i}", "", samples))
     noise = (300 * np.random.default_rng(0).standard_normal(16_000 * 30)).astype(np.int16)
     hums = [Piece(Source("hum", kind="sounds"), f"n{i}", "", noise) for i in range(6)]
-    return Pack((*pieces, *hums))
+    listed = Source("list", kind="words")
+    alone = [(tone_words.say("fall", 7000 + i) * 32767).astype(np.int16) for i in range(20)]
+    return Pack((*pieces, *hums, *(Piece(listed, f"w{i}", "", samples) for i, samples in enumerate(alone))))
 
 
 def make(settings: WakeSettings, recordings: Path, negatives: Pack, folder: Path, out: Path) -> Quiet:
@@ -94,6 +97,12 @@ def test_the_card_states_its_own_data_and_licences(made: tuple[Path, Path, Quiet
     assert "20 takes by 1 person to train with" in card
     assert "| Talk | CC0-1.0 | A. Talker |" in card
     assert "Rießen" in card
+
+
+def test_the_card_says_what_fires_on_single_words_which_no_limit_holds_for(made: tuple[Path, Path, Quiet]) -> None:
+    card = made[1].with_suffix(".md").read_text(encoding="utf-8")
+    assert re.search(r"\| events on single other words, .* \| \d+ \| in [\d.]+ (s|minutes) \|", card), card
+    assert "near-misses, said" not in card  # none were made
 
 
 def test_beside_the_model_are_its_step_graph_and_its_curve(made: tuple[Path, Path, Quiet]) -> None:
