@@ -15,7 +15,8 @@ where split_speech.py puts the speaker). Words in which one of the model's is he
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
 from kws_export.phonemes import Dictionary, near_misses
 from kws_export.phonemes.distance import distances, symbols
-from kws_export.voices import Rendition, Utterance, get_engines
+from kws_export.voices import Engine, Rendition, Utterance, get_engines
 from kws_export.voices.accents import perhaps_accented
 from kws_export.voices.casting import cast
 from kws_export.voices.espeak import transcribe
@@ -44,8 +45,12 @@ VARIED = 0.7
 NEAR, FREQUENT, PAIRS = 30, 900, 300
 """Near-misses of each word; the most frequent words; and pairs of the first `IN_PAIRS` of these."""
 IN_PAIRS = 400
-HOMOPHONE, SURELY_OTHER = 0.12, 0.2
-"""Distances: below the one, two pronunciations are one word; above the other, no accent makes one of them the other."""
+KNOWN = 3_000
+"""The most frequent words, for none of which an accent may make one be taken."""
+CONFUSED, HOMOPHONE, OTHER, SURELY_OTHER = 0.1, 0.12, 0.15, 0.2
+"""Distances between pronunciations. Below `HOMOPHONE` two are one word; with an accent, one is another word below
+`CONFUSED`, and surely none of the model's from `OTHER` on; people have accents that nobody wrote down, so a word cut
+out of their speech keeps to `SURELY_OTHER`."""
 CORPORA = ("libri_speech/train-clean-100", "speech/kathleen_en", "speech/ljspeech_en", "speech/speechocean_en")
 SHORTEST, LONGEST = 0.12, 1.0
 """Seconds of what is cut out."""
@@ -90,33 +95,32 @@ def other_words(own: dict[str, str], dictionary: Dictionary) -> dict[str, str]:
 def say(words: Sequence[str], out: Path) -> None:
     """`voices`: the model's words and others, by every engine."""
     own = dict(zip(words, transcribe(words, LANGUAGE), strict=True))
-    dictionary = Dictionary.load(LANGUAGE, 3000)
-    heard = dictionary.pronunciations
-    others = other_words(own, Dictionary.load(LANGUAGE))
+    dictionary = Dictionary.load(LANGUAGE)
+    known, others = dictionary.pronunciations[:KNOWN], other_words(own, dictionary)
     for engine in reversed(get_engines(["auto"], language=LANGUAGE)):  # the fastest first
         for i, (word, ipa) in enumerate(own.items()):
-            another = distances(ipa, heard) >= HOMOPHONE
+            another = distances(ipa, known) >= HOMOPHONE
             takes = cast(engine, [Utterance(word, "", LANGUAGE)], TAKES[engine.name], [77, i], varied=VARIED)
-            kept = [
-                take for take in takes
-                if as_said(take, ipa) == ipa or not (another & (distances(as_said(take, ipa), heard) < 0.1)).any()
-            ]  # fmt: skip
-            for _ in track(write_renditions(engine, kept, out / "words" / word), f"{engine.name}: {word}", len(kept)):
-                pass
+            said = [as_said(take, ipa) for take in takes]
+            clear = [x == ipa or not (another & (distances(x, known) < CONFUSED)).any() for x in said]
+            write(engine, compress(takes, clear), out / "words" / word)
         utterances = [Utterance(text, "", LANGUAGE) for text in others]
         takes = cast(engine, utterances, OTHER_TAKES[engine.name], [78], varied=VARIED)
         far = holds(tuple(own.values()), [as_said(take, others[take.utterance.text]) for take in takes])
-        kept = [take for take, distance in zip(takes, far, strict=True) if distance >= 0.15]
-        for _ in track(
-            write_renditions(engine, kept, out / "voices" / engine.name), f"{engine.name}: other words", len(kept)
-        ):
-            pass
+        write(engine, compress(takes, far >= OTHER), out / "voices" / engine.name)
+
+
+def write(engine: Engine, takes: Iterable[Rendition], folder: Path) -> None:
+    """The takes as files, with a progress bar."""
+    kept = list(takes)
+    for _ in track(write_renditions(engine, kept, folder), f"{engine.name}: {folder.name}", len(kept)):
+        pass
 
 
 def single_words(words: Sequence[str], data: Path) -> Iterator[tuple[Path, F32]]:
     """`people`: PART/CORPUS/NAME.wav and the samples of each word that is cut out, float32 [n] at 16 kHz."""
     import pocketsphinx
-    from split_speech import SPOKEN_ALIKE, part_of, speaker_of, transcripts
+    from split_speech import SPOKEN_ALIKE, aligned_words, part_of, speaker_of, transcripts
 
     aligner = pocketsphinx.Decoder(samprate=SAMPLE_RATE, loglevel="FATAL", lm=None)
     texts = {
@@ -133,14 +137,7 @@ def single_words(words: Sequence[str], data: Path) -> Iterator[tuple[Path, F32]]
         if not text or any(aligner.lookup_word(word) is None for word in text):
             continue
         samples = load(path).samples
-        try:
-            aligner.set_align_text(" ".join(text))
-            aligner.start_utt()
-            aligner.process_raw((np.clip(samples, -1, 1) * 32767).astype(np.int16).tobytes(), full_utt=True)
-            aligner.end_utt()
-            spans = [(s.word.partition("(")[0], s.start_frame / 100, (s.end_frame + 1) / 100) for s in aligner.seg()]
-        except (RuntimeError, TypeError):  # text and sound do not fit
-            continue
+        spans = aligned_words(aligner, samples, text) or []
         folder = Path(part_of(corpus, speaker_of(corpus, path)), corpus.rpartition("/")[2])
         for n, (start, end) in enumerate(_spans(spans, other, rng)):
             if SHORTEST <= end - start <= LONGEST:
@@ -148,17 +145,17 @@ def single_words(words: Sequence[str], data: Path) -> Iterator[tuple[Path, F32]]
 
 
 def _spans(
-    spans: Sequence[tuple[str, float, float]], other: set[str], rng: np.random.Generator
+    spans: Sequence[tuple[float, float, str]], other: set[str], rng: np.random.Generator
 ) -> Iterator[tuple[float, float]]:
     """Where other words lie, alone or two together: start and end, s."""
     i = 0
     while i < len(spans):
-        word, start, end = spans[i]
+        start, end, word = spans[i]
         i += 1
         if word not in other:
             continue
-        if rng.random() < TOGETHER and i < len(spans) and spans[i][0] in other and spans[i][2] - start < LONGEST:
-            end = spans[i][2]
+        if rng.random() < TOGETHER and i < len(spans) and spans[i][2] in other and spans[i][1] - start < LONGEST:
+            end = spans[i][1]
             i += 1
         yield start, end
 

@@ -28,6 +28,7 @@ from find_words import FRAMES, SOUNDS_LIKE, words_in
 from rich.progress import track
 
 from kws_edge import KeywordModel
+from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import is_audio, load
 
@@ -80,25 +81,33 @@ def transcripts(folder: Path) -> dict[str, str]:
         return {row[0]: row[1] for row in list(csv.reader(file, delimiter="\t"))[1:]}
 
 
+def aligned_words(
+    decoder: pocketsphinx.Decoder, samples: F32, text: list[str]
+) -> list[tuple[float, float, str]] | None:
+    """Where each word of a text lies in its recording, float32 [n]: start, end, word. None where they do not fit."""
+    try:
+        decoder.set_align_text(" ".join(text))
+        decoder.start_utt()
+        decoder.process_raw((np.clip(samples, -1, 1) * 32767).astype(np.int16).tobytes(), full_utt=True)
+        decoder.end_utt()
+        return [
+            (segment.start_frame / FRAMES, (segment.end_frame + 1) / FRAMES, segment.word.partition("(")[0])
+            for segment in decoder.seg() or ()
+        ]
+    except RuntimeError:
+        return None
+
+
 def aligned(
     decoder: pocketsphinx.Decoder, path: Path, text: list[str], labels: tuple[str, ...]
 ) -> list[tuple[float, float, str]] | None:
     """Where the labels of a text lie in its recording: start, end, label. None where text and sound do not fit."""
     if any(decoder.lookup_word(word) is None for word in text):
         return None
-    try:
-        decoder.set_align_text(" ".join(text))
-        decoder.start_utt()
-        decoder.process_raw((np.clip(load(path).samples, -1, 1) * 32767).astype(np.int16).tobytes(), full_utt=True)
-        decoder.end_utt()
-        found = []
-        for segment in decoder.seg() or ():
-            word = segment.word.partition("(")[0]
-            label = SPOKEN_ALIKE.get(word, word)
-            if label in labels:
-                found.append((segment.start_frame / FRAMES, (segment.end_frame + 1) / FRAMES, label))
-    except RuntimeError:
+    words = aligned_words(decoder, load(path).samples, text)
+    if words is None:
         return None
+    found = [(start, end, label) for start, end, word in words if (label := SPOKEN_ALIKE.get(word, word)) in labels]
     said = sum(SPOKEN_ALIKE.get(word, word) in labels for word in text)
     fits = len(found) == said and all(end - start < LONGEST for start, end, _ in found)
     return found if fits else None

@@ -70,8 +70,10 @@ def hard_windows(
     network.eval()
     window = (front_end.frames - 1) * front_end.hop + front_end.window
     short = [i for i, samples in enumerate(recordings) if len(samples) <= window]
-    for i in sorted(set(range(len(recordings))) - set(short)):
-        logits = window_logits(network, recording_features(recordings[i], front_end), front_end.frames)
+    for i, samples in enumerate(recordings):
+        if len(samples) <= window:
+            continue
+        logits = window_logits(network, recording_features(samples, front_end), front_end.frames)
         losses = no_word_loss(evidence(logits, variant)).numpy(force=True)
         for first in range(0, len(losses), SPACING):
             at = first + int(np.argmax(losses[first : first + SPACING]))
