@@ -1,5 +1,6 @@
 """Write files atomically, and read files of arrays that may be damaged."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
 
 PARTIAL = ".partial"
 """The suffix of a file that is still being written; one that is left over, after a power cut, can be deleted."""
+MOST_TEXT = 64 << 20
+"""Bytes of a list or a label track; the longest real ones have a few million."""
 
 
 def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -> None:
@@ -62,6 +65,21 @@ def add_file(path_of: Callable[[int], Path], number: int, content: bytes) -> Pat
             path.unlink(missing_ok=True)
             raise
         return path
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, with or without a byte order mark.
+
+    Raises
+    ------
+    OSError : it cannot be read, or has more than `MOST_TEXT` bytes, as an endless device has.
+    UnicodeDecodeError : it is not UTF-8.
+    """
+    with path.open("rb") as file:
+        data = file.read(MOST_TEXT + 1)
+    if len(data) > MOST_TEXT:
+        raise OSError(errno.EFBIG, f"more than {MOST_TEXT >> 20} MB of text")
+    return data.decode("utf-8-sig")
 
 
 def read_arrays(path: Path) -> "dict[str, np.ndarray[Any, np.dtype[Any]]]":

@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from kws_edge.audio.load import EXTENSIONS
 from kws_edge.errors import SettingError
+from kws_edge.files import read_text
 from kws_edge.text import shortened, shown
 
 
@@ -27,7 +28,7 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
         folder in front or with backslashes: what it holds out would else not be held out.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path)
     except OSError as error:
         raise SettingError(f"{path}: {error.strerror}; expected a list with one WORD/file a line") from None
     except UnicodeDecodeError:

@@ -16,6 +16,7 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE, SILENCE_PEAK
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.files import read_text
 from kws_edge.text import is_one_line, shown
 
 WORD_LEVEL: Final = 10 ** (-26 / 20)
@@ -141,7 +142,7 @@ def read_labels(path: Path) -> list[Word]:
     AudioError : the file cannot be read, a line is something else, or there is no word.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, ValueError) as error:
         raise AudioError(f"{path}: {error}; expected lines of start, end and word, separated by tabs") from None
     words = []

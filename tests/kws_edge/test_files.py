@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kws_edge.files import add_file, read_arrays, replace_file
+from kws_edge.files import add_file, read_arrays, read_text, replace_file
 
 
 def names(folder: Path) -> list[str]:
@@ -108,3 +108,13 @@ def test_what_is_no_file_is_written_to_as_it_is(tmp_path: Path) -> None:
     assert os.read(reader, 10) == b"said"
     os.close(reader)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_text_is_read_without_its_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("ja\nñ\n".encode("utf-8-sig"))
+    assert read_text(tmp_path / "a.txt") == "ja\nñ\n"
+
+
+def test_text_without_an_end_is_refused_before_it_fills_the_memory() -> None:
+    with pytest.raises(OSError, match="more than 64 MB of text"):
+        read_text(Path("/dev/zero"))
