@@ -63,10 +63,12 @@ class PeerProcess:
         ready = self._answer()
         self.load_s, self.load_cpu_s = time.perf_counter() - started, ready["cpu"]
         self.chunk: int = ready["chunk"]
+        self.threshold: float | None = ready["threshold"]
 
-    def play(self, file: Path, first: float, seconds: float) -> dict[str, Any]:
+    def play(self, file: Path, first: float, seconds: float, *, scores: bool = False) -> dict[str, Any]:
         """Have it process a stretch of a raw file."""
-        return self.ask(file=str(file), first=round(first * SAMPLE_RATE), samples=round(seconds * SAMPLE_RATE))
+        first, samples = round(first * SAMPLE_RATE), round(seconds * SAMPLE_RATE)
+        return self.ask(file=str(file), first=first, samples=samples, scores=scores)
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request of adapters/harness.py."""

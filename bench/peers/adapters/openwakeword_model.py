@@ -16,6 +16,8 @@ WORDS = ("hey_jarvis", "alexa", "hey_mycroft", "hey_rhasspy")
 class OpenWakeWord:
     chunk = 1280
     rested = 0
+    threshold = 0.5
+    score = 0.0
 
     def __init__(self, words: int, framework: str) -> None:
         import numpy as np
@@ -34,7 +36,8 @@ class OpenWakeWord:
 
     def step(self, pcm: bytes) -> bool:
         scores = self._model.predict(self._np.frombuffer(pcm, self._np.int16))
-        return bool(max(scores.values()) > 0.5)
+        self.score = float(max(scores.values()))
+        return self.score > self.threshold
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from harness import serve
 class PyMicro:
     chunk = 160
     rested = 0
+    score = 0.0
 
     def __init__(self, words: int) -> None:
         from pymicro_wakeword import MicroWakeWord, MicroWakeWordFeatures, Model
@@ -19,12 +20,15 @@ class PyMicro:
         names = (Model.HEY_JARVIS, Model.OKAY_NABU, Model.ALEXA, Model.HEY_MYCROFT)
         self._features = MicroWakeWordFeatures()
         self._models = [MicroWakeWord.from_builtin(name) for name in islice(cycle(names), words)]
+        self.threshold = self._models[0].probability_cutoff
 
     def step(self, pcm: bytes) -> bool:
-        found = False
+        found, self.score = False, 0.0
         for features in self._features.process_streaming(pcm):
             for model in self._models:
-                found |= bool(model.process_streaming(features))
+                score = model.process_streaming_prob(features) or 0.0
+                found |= score > model.probability_cutoff
+                self.score = max(self.score, score)
         return found
 
 
