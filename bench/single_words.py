@@ -28,6 +28,7 @@ from kws_edge import KeywordModel
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
+from kws_edge.model.metadata import is_word
 from kws_export.phonemes import Dictionary, near_misses
 from kws_export.phonemes.distance import distances, symbols
 from kws_export.voices import Engine, Rendition, Utterance, get_engines
@@ -179,7 +180,7 @@ def main() -> None:
         sub.add_argument("--out", type=Path, required=True)
         sub.add_argument("--model", help="whose words; default: the default model's")
     args = parser.parse_args()
-    words = [label for label in KeywordModel.load(args.model).labels if not label.startswith("_")]
+    words = [label for label in KeywordModel.load(args.model).labels if is_word(label)]
     if args.kind == "voices":
         say(words, args.out)
         return

@@ -18,6 +18,8 @@ from typing import Any
 
 from kws_edge import KeywordModel
 from kws_edge.arrays import F32
+from kws_edge.audio.pcm import as_float
+from kws_edge.model.metadata import is_word
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning import calibration, choice
 from kws_edge.tuning.evaluation import rate_of
@@ -49,17 +51,17 @@ def evaluation_speech(data: Path, sources: Iterable[Source], words: Iterable[str
 
 def blocks(pieces: Iterable[Piece]) -> Iterator[tuple[F32, list[Word]]]:
     """Recordings one after the other, without words."""
-    return ((block, []) for block in joined(piece.samples.astype("float32") / 32768 for piece in pieces))
+    return ((block, []) for block in joined(as_float(piece.samples) for piece in pieces))
 
 
 def measure(model: KeywordModel, takes: Path, speech: list[Piece], sounds: list[Piece]) -> dict[str, Any]:
     """All figures of one model."""
-    words = [label for label in model.labels if not label.startswith("_")]
-    clips = [(s.label, s.samples.astype("float32") / 32768) for s in load_recordings(takes, words)]
+    words = [label for label in model.labels if is_word(label)]
+    clips = [(s.label, as_float(s.samples)) for s in load_recordings(takes, words)]
     behind = {"in silence": None, "over sounds": sounds, "over speech": speech}
     streams: list[Traced] = []
     for name, pieces in behind.items():
-        background = None if pieces is None else [p.samples.astype("float32") / 32768 for p in pieces]
+        background = None if pieces is None else [as_float(p.samples) for p in pieces]
         stream = compose(clips, seed=1, background=background, snr=SNR)
         streams.append(trace_stream(model, ((x, [w] if w else []) for x, w in stream), name))
     without = [trace_stream(model, blocks(speech), "speech")]
@@ -104,7 +106,7 @@ def main() -> None:
     sounds = [piece for source in SOUNDS for piece in collect(args.data, source)]
     for name in args.models:
         model = KeywordModel.load(name)
-        words = [re.sub("_", " ", label) for label in model.labels if not label.startswith("_")]
+        words = [re.sub("_", " ", label) for label in model.labels if is_word(label)]
         result = measure(model, args.takes, evaluation_speech(args.data, load_sources(args.sources), words), sounds)
         results[model.name] = result
         rate = result["false_accepts_per_hour"]

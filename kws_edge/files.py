@@ -1,4 +1,4 @@
-"""Write files atomically, and read files of arrays that may be damaged."""
+"""Write files atomically, and read files that may be damaged or have no end."""
 
 import errno
 import os

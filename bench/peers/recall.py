@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import environments
 import numpy as np
-from rows import PEERS
+from rows import PEERS, PeerRow
 from run import PeerProcess, say
 from wake_words import SNR, SOUNDS, evaluation_speech
 
@@ -36,6 +36,7 @@ from kws_edge import KeywordModel, StreamSettings
 from kws_edge.arrays import F32, F64
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float, as_int16
+from kws_edge.model.metadata import is_word
 from kws_edge.stream.decision import decide
 from kws_edge.tuning import calibration
 from kws_edge.tuning.evaluation import per_hour, rate_of
@@ -114,7 +115,7 @@ def kws_edge(name: str, streams: Sequence[Stream]) -> Contestant:
     """A wake word's model, whose threshold was calibrated when it was made."""
     model = KeywordModel.load(name)
     metadata, own = model.metadata, StreamSettings.of(model.metadata)
-    labels = [label for label in model.labels if not label.startswith("_")]
+    labels = [label for label in model.labels if is_word(label)]
     (score,) = own.thresholds
     traced = {s.name: trace_stream(model, blocks(s), s.name) for s in streams}
     said: list[Traced] = [traced[s.name] for s in streams if s.words]
@@ -135,16 +136,15 @@ def blocks(stream: Stream) -> Iterator[tuple[F32, Iterable[Word]]]:
         yield as_float(block), () if start else stream.words
 
 
-def peer(name: str, interpreter: Path, core: int, streams: Sequence[Stream]) -> Contestant:
+def peer(row: PeerRow, interpreter: Path, core: int, streams: Sequence[Stream]) -> Contestant:
     """One of the peers; a new process for every stream."""
-    row = next(row for row in PEERS if row.name == name)
     scores: dict[str, F64] = {}
     for stream in streams:
         with PeerProcess(row, interpreter, core) as process:
-            found: list[float] = []
+            heard: list[float] = []
             for first in range(0, int(stream.seconds), STRETCH):
-                found += process.play(stream.file, first, min(STRETCH, stream.seconds - first), scores=True)["scores"]
-            scores[stream.name] = np.array(found)
+                heard += process.play(stream.file, first, min(STRETCH, stream.seconds - first), scores=True)["scores"]
+            scores[stream.name] = np.array(heard)
             chunk, own = process.chunk / SAMPLE_RATE, process.threshold
     assert own is not None
     tries = np.unique(scores[SPEECH])[::-1].tolist()
@@ -271,7 +271,7 @@ def main() -> None:
             else:
                 row = next(row for row in PEERS if row.name == name)
                 interpreter = environments.make(options.environments.resolve(), row.environment)
-                contestant = peer(name, interpreter, options.core, streams)
+                contestant = peer(row, interpreter, options.core, streams)
             results["contestants"][name] = compare(contestant, streams)
             options.output.write_text(json.dumps(results, indent=1) + "\n")
     print(markdown(results))
