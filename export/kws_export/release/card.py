@@ -123,14 +123,14 @@ def model_card(
 
 def _training_rows(t: Mapping[str, Any], recipe: Recipe) -> list[list[str]]:
     clips = ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())
-    teacher = recipe.distillation.teacher
+    teachers = ", ".join(f"`{name}`" for name in recipe.distillation.teachers)
     return [
         ["data", str(t["data"])],
         ["clips", f"{clips} (`{recipe.test_list}`)" if recipe.test_list else clips],
         ["splits", "by the recordings' own lists, validation_list.txt and testing_list.txt"],
         ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
         *([["started from", f"`{recipe.start}`"]] if recipe.start else []),
-        *([["distilled from", f"`{teacher}`"]] if teacher else []),
+        *([["distilled from", teachers]] if teachers else []),
         ["seed", str(t["seed"])],
         *([["recordings without words", str(t["negatives"])]] if t["negatives"] else []),
         *([f"quantised, {key}", str(text)] for key, text in t.get("quantisation", {}).items()),

@@ -40,8 +40,8 @@ def uncalibrated_metadata(checkpoint: Checkpoint, score: Score, extra: dict[str,
 
 
 def attributions(recipe: Recipe) -> list[str]:
-    """Whom to name for the networks that a run learnt from, its start and its teacher."""
-    return [_attribution(name) for name in (recipe.start, recipe.distillation.teacher) if name]
+    """Whom to name for the networks that a run learnt from, its start and its teachers."""
+    return [_attribution(name) for name in (recipe.start, *recipe.distillation.teachers) if name]
 
 
 def _attribution(source: str) -> str:

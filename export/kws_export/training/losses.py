@@ -107,9 +107,9 @@ DATA_LOSSES: dict[Loss, Callable[[Tensor, Tensor], Tensor]] = {
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a teacher says of a batch: α, float64 [B, K], and how it counts (`recipe.Distillation`)."""
+    """What teachers say of a batch: the mean of their p̂, float64 [B, K], and how it counts (`recipe.Distillation`)."""
 
-    alpha: Tensor
+    means: Tensor
     share: float
     temperature: float
 
@@ -193,7 +193,7 @@ def evidential_loss(
     a = e_word + variant.alpha_offset
     losses = belief_ce(e_word, y) if variant.loss == "belief_ce" else DATA_LOSSES[variant.loss](a, y)
     if lesson:
-        losses = torch.lerp(losses, distillation_loss(a, lesson.alpha[word], lesson.temperature), lesson.share)
+        losses = torch.lerp(losses, distillation_loss(a, lesson.means[word], lesson.temperature), lesson.share)
     loss = losses.sum()
     if kl_weight > 0:
         loss = loss + kl_weight * kl_to_uniform(alpha_tilde(e_word, y)).sum()

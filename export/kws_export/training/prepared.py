@@ -64,7 +64,7 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
             f"{len(labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
             "expected at least 2: lower min_clips in the recipe, or name its labels"
         )
-    for source in filter(None, (recipe.start, recipe.distillation.teacher)):
+    for source in filter(None, (recipe.start, *recipe.distillation.teachers)):
         weights_file(source)
     train = load_split(data_root, "train", labels, cache)
     if mute := [label for i, label in enumerate(labels) if i not in train.labels]:

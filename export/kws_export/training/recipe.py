@@ -20,25 +20,34 @@ from kws_export.training.about import About
 
 @dataclass(frozen=True, slots=True)
 class Distillation:
-    """What a run learns from another network, beside the labels; distillation.py.
+    """What a run learns from other networks, beside the labels; distillation.py.
 
     Attributes
     ----------
     teacher : a checkpoint, a run's folder or an exported model of the same classes in the same order, of any size and
-        variant; empty for none. Paths are seen from where the command runs.
+        variant, or several, whose mean answer counts; empty for none. Paths are seen from where the command runs.
     share : of the data loss that is the distance to the teacher's answers, not to the labels.
     temperature : how much both answers are softened before they are compared; 1 takes them as they are.
     """
 
-    teacher: str = ""
+    teacher: str | tuple[str, ...] = ""
     share: float = 0.5
     temperature: float = 2.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
+        if not isinstance(self.teacher, str):
+            object.__setattr__(self, "teacher", tuple(self.teacher))
+        if "" in self.teachers:
+            raise SettingError(f"distillation: teacher={shown(self.teacher)}; expected no empty text among several")
         if not 0 < self.share <= 1:
             raise SettingError(f"distillation: share={self.share}; expected above 0, at most 1")
         check_ranges("distillation", self, {"temperature": (1, 20)})
+
+    @property
+    def teachers(self) -> tuple[str, ...]:
+        """Each of them, also where there is one or none."""
+        return self.teacher if isinstance(self.teacher, tuple) else tuple(filter(None, [self.teacher]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +225,10 @@ def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
     return isinstance(value, list | tuple) and all(of(item) for item in value)
 
 
+def _is_texts(value: Any) -> bool:
+    return _is_list(value, lambda item: isinstance(item, str))
+
+
 _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     Initialisation: (
         f"one of {', '.join(get_args(Initialisation))}",
@@ -226,7 +239,8 @@ _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     int: ("a whole number", _is_whole),
     float: ("a number", _is_number),
     float | None: ("a number", lambda value: value is None or _is_number(value)),
-    tuple[str, ...]: ("a list of texts", lambda value: _is_list(value, lambda item: isinstance(item, str))),
+    tuple[str, ...]: ("a list of texts", _is_texts),
+    str | tuple[str, ...]: ("a text or a list of texts", lambda value: isinstance(value, str) or _is_texts(value)),
     tuple[float, float]: ("a list of two numbers", lambda value: _is_list(value, _is_number)),
 }
 """A field's type → what to call it, and whether a value from a file is of it."""

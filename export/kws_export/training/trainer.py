@@ -23,7 +23,7 @@ from kws_edge.model.variants import Variant, get_variant
 from kws_export.data.batches import EpochBatches
 from kws_export.training.averaging import follow
 from kws_export.training.checkpoint import new_network, weights_file
-from kws_export.training.distillation import Teacher
+from kws_export.training.distillation import Teachers
 from kws_export.training.distribution import ALONE, World, average_buffers, average_gradients, own_device, total
 from kws_export.training.losses import evidential_loss, kl_weight
 from kws_export.training.mining import hard_windows
@@ -82,9 +82,9 @@ class Trainer:
         self.run_folder = RunFolder(folder, recipe, data.labels, data.front_end)
         seed_everything(recipe.seed)
         self.model = new_network(recipe, data.labels, data.front_end).to(self.device)
-        self.teacher = None
-        if recipe.distillation.teacher:
-            self.teacher = Teacher(recipe.distillation, data.labels, data.front_end, self.device)
+        self.teachers = None
+        if recipe.distillation.teachers:
+            self.teachers = Teachers(recipe.distillation, data.labels, data.front_end, self.device)
         self.judged = copy.deepcopy(self.model) if recipe.average else self.model
         self.optimiser = NovoGrad(self.model.parameters(), lr=recipe.peak_lr, betas=BETAS, weight_decay=recipe.decay)
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
@@ -173,7 +173,7 @@ class Trainer:
             group["lr"] = lr
         self.optimiser.zero_grad(set_to_none=True)
         logits = self.model(features)
-        lesson = self.teacher.lesson(features) if self.teacher else None
+        lesson = self.teachers.lesson(features) if self.teachers else None
         loss = evidential_loss(logits, labels, self.variant, kl, lesson)
         value = float(loss.detach())
         if not np.isfinite(value):

@@ -336,7 +336,7 @@ def test_following_the_gradient_learns_the_labels(variant: Variant) -> None:
 
 def lesson(batch: int, classes: int, share: float, temperature: float = 1.0) -> losses.Lesson:
     logits, _ = random_logits(batch, classes, seed=1)
-    return losses.Lesson(logits.exp(), share, temperature)
+    return losses.Lesson(logits.softmax(-1), share, temperature)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
@@ -371,7 +371,7 @@ def test_a_lesson_takes_its_share_of_the_data_loss_alone(variant: Variant) -> No
     weight = full_weight(variant)
     data = losses.evidential_loss(logits, labels, variant)
     kl = losses.evidential_loss(logits, labels, variant, weight) - data
-    distance = losses.distillation_loss(losses.alpha(logits, variant), taught.alpha, 2.0).mean()
+    distance = losses.distillation_loss(losses.alpha(logits, variant), taught.means, 2.0).mean()
     expected = 0.75 * data + 0.25 * distance + kl
     torch.testing.assert_close(losses.evidential_loss(logits, labels, variant, weight, taught), expected)
 

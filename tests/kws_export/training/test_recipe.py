@@ -65,6 +65,14 @@ def test_tables_go_into_the_settings_that_they_name(tmp_path: Path) -> None:
     assert r.distillation == Distillation("models/softmax.onnx", share=0.5, temperature=2)
 
 
+def test_a_recipe_names_one_teacher_or_several(tmp_path: Path) -> None:
+    several = load(tmp_path, 'variant = "softmax"\n[distillation]\nteacher = ["a.onnx", "runs/b"]')
+    assert several.distillation.teachers == ("a.onnx", "runs/b")
+    assert Recipe.from_dict(json.loads(json.dumps(several.to_dict()))) == several
+    assert Distillation("a.onnx").teachers == ("a.onnx",)
+    assert Distillation().teachers == ()
+
+
 def test_a_recipe_survives_json() -> None:
     r = Recipe(name="x", variant="edl_ce", labels=("yes", "no"), weight_decay=0.5)
     assert Recipe.from_dict(json.loads(json.dumps(r.to_dict()))) == r
@@ -120,6 +128,8 @@ def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
         ('variant = "softmax"\n[distillation]\nteacher = "x"\nshare = 0', "share=0; expected above 0, at most 1"),
         ('variant = "softmax"\n[distillation]\nteacher = "x"\nshare = 1.5', "share=1.5; expected above 0, at most 1"),
         ('variant = "softmax"\n[distillation]\nteacher = "x"\ntemperature = 0.5', "temperature=0.5; expected 1 to 20"),
+        ('variant = "softmax"\n[distillation]\nteacher = ["x", ""]', "expected no empty text among several"),
+        ('variant = "softmax"\n[distillation]\nteacher = 3', "teacher=3; expected a text or a list of texts"),
         ('variant = "softmax"\n[distillation]\nshare = 0.5', "without a teacher; expected teacher = a file"),
         ("variant = softmax", "is not a TOML file"),
         ("\udcff", "is not a TOML file"),

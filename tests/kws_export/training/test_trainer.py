@@ -27,9 +27,11 @@ from kws_export.data.speech_commands import index
 from kws_export.network.head import evidential_head
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.training.checkpoint import load_checkpoint
+from kws_export.training.distillation import Teachers
 from kws_export.training.distribution import pick_device
 from kws_export.training.losses import evidential_loss, kl_weight
 from kws_export.training.novograd import NovoGrad
+from kws_export.training.recipe import Distillation
 from kws_export.training.run_folder import EpochResult
 from kws_export.training.schedule import warmup_hold_decay
 from kws_export.training.trainer import (
@@ -529,8 +531,22 @@ def test_a_teacher_answers_in_evaluation_mode_whatever_the_run_does_to_its_own_n
     before = load_checkpoint(teacher)["model"]
     trainer = tone_words.trainer(tones, tmp_path, tone_words.recipe(epochs=1, distillation={"teacher": str(teacher)}))
     tone_words.run(trainer)
-    assert trainer.teacher
-    assert all(torch.equal(value, before[name]) for name, value in trainer.teacher.network.state_dict().items())
+    assert trainer.teachers
+    ((network, _),) = trainer.teachers.networks
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+def test_several_teachers_answer_with_the_mean_of_their_means(tone_run: Path, tones: Path, tmp_path: Path) -> None:
+    untrained = tone_words.trainer(tones, tmp_path / "other", tone_words.recipe(epochs=1, seed=5))
+    tone_words.run(untrained)
+    names = [str(tone_run), str(tmp_path / "other" / "last.pt")]
+    data, windows = untrained.data, torch.randn(3, 64, 98, generator=torch.Generator().manual_seed(1))
+    lessons = [
+        Teachers(Distillation(teacher), data.labels, data.front_end, torch.device("cpu")).lesson(windows)
+        for teacher in (names[0], names[1], tuple(names))
+    ]
+    torch.testing.assert_close(lessons[2].means, (lessons[0].means + lessons[1].means) / 2)
+    torch.testing.assert_close(lessons[2].means.sum(-1), torch.ones(3, dtype=torch.float64))
 
 
 def test_a_teacher_of_other_words_is_refused(tone_run: Path, tones: Path, tmp_path: Path) -> None:
