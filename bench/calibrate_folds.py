@@ -21,7 +21,7 @@ from kws_edge import KeywordModel, StreamSettings
 from kws_edge.model.score import SCORES, Score
 from kws_edge.tuning import Point, assess, candidates, choose, sweep, trace_negatives, trace_words
 from kws_edge.tuning.record import stream_record, write_forms
-from kws_edge.tuning.recordings import draw, short_name, spoken
+from kws_edge.tuning.recordings import draw, short_names, spoken
 from kws_edge.tuning.traced import Traced
 
 CLIPS, LIST = Path("speech_commands"), Path("speech_commands/validation_list.txt")
@@ -58,9 +58,10 @@ def main() -> None:
     said = trace_folds(folds, clips, "words")
     said += trace_folds(folds, clips, "words over speech", over_speech=True, snr=SNR)
     patterns = [*given.negatives, *given.sounds]
+    names = dict(zip(patterns, short_names(patterns), strict=True))
     said += [s for pattern in patterns for s in trace_folds(folds, clips, "words", behind=pattern, snr=SNR)]
     speech = trace_speech(folds)
-    other = [trace_negatives(model, pattern) for pattern in patterns]
+    other = [trace_negatives(model, pattern, name=names[pattern]) for pattern in patterns]
 
     def record(point: Point, limit: float) -> dict[str, object]:
         return stream_record(
@@ -74,7 +75,7 @@ def main() -> None:
                 "per_label": False,
             },
             seed=SEED,
-            sounds=[short_name(pattern) for pattern in given.sounds],
+            sounds=[names[pattern] for pattern in given.sounds],
         )  # fmt: skip
 
     always = chosen(model, said, [*speech, *other], given.limit, given.score, CROWDING)

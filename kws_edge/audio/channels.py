@@ -45,7 +45,7 @@ class DownMix:
     def __init__(self, channels: int, channel: Channel | None = None, memory: float = math.inf) -> None:
         """For so many channels, of which `channel` is wanted; of what came `memory` frames ago, 1/e still counts."""
         self.channels, self.channel, self._memory = channels, channel, memory
-        self._range = np.zeros(channels)  # the widest of a piece: a slow drift is no sound
+        self._range = np.zeros(channels)  # the widest of a piece, fading: a slow drift is no sound
         self._products, self._sums, self._frames = np.zeros((channels, channels)), np.zeros(channels), 0.0
         self.cancelled = 0.0
 
@@ -53,8 +53,8 @@ class DownMix:
         """Take the next frames, float32 [n, channels], n at least 1, finite."""
         if self.channels == 1 or isinstance(self.channel, int):
             return
-        self._range = np.maximum(self._range, frames.max(axis=0) - frames.min(axis=0))
         kept, x = math.exp(-len(frames) / self._memory), frames.astype(np.float64)
+        self._range = np.maximum(kept * self._range, frames.max(axis=0) - frames.min(axis=0))
         self._products = kept * self._products + x.T @ x
         self._sums = kept * self._sums + x.sum(axis=0)
         self._frames = kept * self._frames + len(frames)

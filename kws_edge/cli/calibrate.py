@@ -1,7 +1,7 @@
 """`kws-edge calibrate`: choose a stream's thresholds from recordings, and write them into a copy of the model."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -182,7 +182,7 @@ def calibrate(
     from kws_edge.tuning.false_accepts import FalseAccepts
     from kws_edge.tuning.plot import det_plot
     from kws_edge.tuning.record import stream_record, write_forms
-    from kws_edge.tuning.recordings import draw, short_name, spoken
+    from kws_edge.tuning.recordings import draw, short_name, short_names, spoken
 
     loaded = KeywordModel.load(model)
     metadata = loaded.metadata
@@ -202,7 +202,8 @@ def calibrate(
     clips = draw([clip for clip in spoken(positives, listed) if clip[0] in sought], count, seed)
     if not clips:
         raise SettingError(f"{positives} has no clip of a word to calibrate for; expected folders {', '.join(sought)}")
-    with_words, without = _trace(loaded, clips, (*negatives, *sounds), snr, hop, seed)
+    names = dict(zip((*negatives, *sounds), short_names([*negatives, *sounds]), strict=True))
+    with_words, without = _trace(loaded, clips, names, snr, hop, seed)
     tried = _sweep(metadata, with_words, without, bases, scores, chosen_words, own=per_label, limit=limit)
     chosen = _choose(tried, limit, shown=not as_json)
     curve = choice.frontier(next(points for points in tried if any(point is chosen for point in points)))
@@ -219,7 +220,7 @@ def calibrate(
         },
         seed=seed,
         hop=hop,
-        sounds=[short_name(pattern) for pattern in sounds],
+        sounds=[names[pattern] for pattern in sounds],
     )  # fmt: skip
     without_words = FalseAccepts.of(record["calibration"])
     calibrated = replace(metadata, stream={**(metadata.stream or {}), "after_wake": record} if after_wake else record)
@@ -259,15 +260,18 @@ def _looser(own: "StreamSettings", chosen: "StreamSettings") -> str:
 def _trace(
     model: "KeywordModel",
     clips: Sequence[tuple[str, Path]],
-    negatives: Sequence[str],
+    negatives: Mapping[str, str],
     snr: Sequence[float],
     hop: float,
     seed: int,
 ) -> tuple[list["Traced"], list["Traced"]]:
-    """Run the network over the streams of words, in silence and over the negatives, and over each of the negatives."""
+    """Run the network over the streams of words, in silence and over the negatives, and over each of the negatives.
+
+    The negatives are patterns, each with the name that its stream gets.
+    """
     from kws_edge.tuning.recordings import recordings, trace_negatives, trace_words
 
-    background = recordings(negatives)
+    background = recordings(list(negatives))
     with bar("words", len(clips) * (1 + len(snr))) as step:
         with_words = [trace_words(model, clips, "words", hop, seed, step)]
         for decibels in snr:
@@ -275,7 +279,9 @@ def _trace(
             stream = trace_words(model, clips, name, hop, seed, step, background=background, snr=decibels)
             with_words.append(stream)
     with bar("negatives", sum(len(recordings([pattern])) for pattern in negatives)) as step:
-        return with_words, [trace_negatives(model, pattern, hop, step) for pattern in negatives]
+        return with_words, [
+            trace_negatives(model, pattern, hop, step, name=name) for pattern, name in negatives.items()
+        ]
 
 
 def _sweep(

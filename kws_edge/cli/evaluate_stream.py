@@ -158,7 +158,8 @@ def evaluate_stream(
         raise click.UsageError("--snr needs --positives, and --negatives to mix them with")
     loaded = KeywordModel.load(model)
     settings = StreamSettings.of(loaded.metadata, score=score, target=target)
-    chosen = event_words(loaded.metadata, words, own_settings=score is None and target is None)
+    own = score is None and target is None
+    chosen = event_words(loaded.metadata, words, own_settings=own, after_wake=bool(wake))
     if rates:
         traced = list(_clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed))
         about = {"model": loaded.name, "hop": hop, "seed": seed, "words_chosen": chosen}
@@ -272,21 +273,21 @@ def _over(
     **more: Any,
 ) -> Iterator["Traced"]:
     """Words over each of the negatives, at each of the ratios; `more` goes to `trace_words`."""
-    from kws_edge.tuning.recordings import recordings, short_name, trace_words
+    from kws_edge.tuning.recordings import recordings, short_names, trace_words
 
-    for decibels, pattern in product(snr, negatives):
-        over = f"{name}, {decibels:g} dB over {short_name(pattern)}"
+    for decibels, (pattern, noise) in product(snr, zip(negatives, short_names(negatives), strict=True)):
+        over = f"{name}, {decibels:g} dB over {noise}"
         with bar(over, len(clips)) as step:
             behind = recordings([pattern])
             yield trace_words(model, clips, over, hop, seed, step, background=behind, snr=decibels, **more)
 
 
 def _without_words(model: "KeywordModel", negatives: Sequence[str], hop: float) -> Iterator["Traced"]:
-    from kws_edge.tuning.recordings import recordings, short_name, trace_negatives
+    from kws_edge.tuning.recordings import recordings, short_names, trace_negatives
 
-    for pattern in negatives:
-        with bar(short_name(pattern), len(recordings([pattern]))) as step:
-            yield trace_negatives(model, pattern, hop, step)
+    for pattern, name in zip(negatives, short_names(negatives), strict=True):
+        with bar(name, len(recordings([pattern]))) as step:
+            yield trace_negatives(model, pattern, hop, step, name=name)
 
 
 def _pair_rows(

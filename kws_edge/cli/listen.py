@@ -38,7 +38,12 @@ if TYPE_CHECKING:
     help="Report only these words  [default: those that the model is calibrated for; with --target or --score, all]",
 )
 @click.option("--wake", type=WORDS, metavar="WORD,...", help="Listen for commands only after one of these wake words.")
-@click.option("--then", type=WORDS, metavar="WORD,...", help="Commands after a wake word  [default: all words]")
+@click.option(
+    "--then",
+    type=WORDS,
+    metavar="WORD,...",
+    help="Commands after a wake word  [default: those it was calibrated for, or all]",
+)
 @click.option(
     "--for", "wake_seconds", type=Number(), metavar="SECONDS", help="How long commands count after it  [default: 4]"
 )

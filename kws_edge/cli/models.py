@@ -1,7 +1,7 @@
 """`kws-edge models`: list models, and describe one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,10 +111,15 @@ def _stream(metadata: "Metadata") -> list[str]:
 
     stream = metadata.stream or {}
     lines = _point("stream", StreamSettings.of(metadata), stream)
-    lines.append(f"               calibrated for {', '.join(calibrated_words(metadata) or ['all words'])}")
+    lines.append(_calibrated_for(calibrated_words(metadata)))
     if isinstance(after := stream.get("after_wake"), Mapping):
         lines += _point("after wake", StreamSettings.after_wake(metadata), after)
+        lines.append(_calibrated_for(calibrated_words(metadata, after_wake=True)))
     return lines
+
+
+def _calibrated_for(words: Sequence[str] | None) -> str:
+    return f"               calibrated for {', '.join(words or ['all words'])}"
 
 
 def _point(title: str, settings: "StreamSettings", point: Mapping[str, Any]) -> list[str]:

@@ -135,7 +135,7 @@ class Decision:
 
     def reset(self) -> None:
         """Forget everything."""
-        self.gap()
+        self._forget_windows()
         self._armed = True
         self._released = 0  # hops on end
         self._word = -1  # that of the last event
@@ -145,8 +145,14 @@ class Decision:
         self._speech.clear()
         self.last: Smoothed | None = None
 
-    def gap(self) -> None:
-        """Forget the windows before a loss of samples: they were quiet, as what came before the start."""
+    def gap(self, seconds: float) -> None:
+        """Go on after a loss of sound of that length, 0 or more: what was lost was quiet, as the windows before it."""
+        self._forget_windows()
+        hops = min(round(seconds / self.hop), math.ceil(CROWD_SPAN / self.hop))
+        for past in (self._levels, self._speech):
+            past.extend([-math.inf] * hops)
+
+    def _forget_windows(self) -> None:
         K = len(self._labels)
         self._past = np.full((self._smooth - 1, K + 1), 1 / K, np.float32)  # p̂ and vacuity of each window
         self._past[:, K] = 1
@@ -197,6 +203,8 @@ class Decision:
         if self._episode:
             self._episode.accepted |= accepted
         event = self._follow(time, now, clipped=clipped, speech=speech, heard=heard)
+        if self._episode:  # which may have begun with this hop
+            self._episode.accepted |= accepted
         events = [event] if event else []
         self._released = self._released + 1 if released or best != self._word else 0
         self._armed = self._armed or self._released >= self._rearm

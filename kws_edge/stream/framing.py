@@ -112,7 +112,7 @@ class HopStream:
         """
         if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or not 0 <= samples < 2**53:
             raise SettingError(f"a gap of {shortened(repr(samples))} samples; expected a whole number, 0 or more")
-        self.position += samples
+        self.position += int(samples)
         self._restart()
 
     def _restart(self) -> None:

@@ -163,21 +163,27 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
     return list(dict.fromkeys(chosen))
 
 
-def event_words(metadata: Metadata, words: Collection[str] | None, *, own_settings: bool) -> list[str]:
+def event_words(
+    metadata: Metadata, words: Collection[str] | None, *, own_settings: bool, after_wake: bool = False
+) -> list[str]:
     """The labels that give events: those chosen, or those for which alone the model's own settings hold, or all.
+
+    Where they follow a wake word, the model's own settings are those for after one.
 
     Raises
     ------
     SettingError : as `chosen_labels`.
     """
     if words is None and own_settings:
-        words = calibrated_words(metadata)
+        words = calibrated_words(metadata, after_wake=after_wake)
     return chosen_labels(words, metadata.labels)
 
 
-def calibrated_words(metadata: Metadata) -> list[str] | None:
+def calibrated_words(metadata: Metadata, *, after_wake: bool = False) -> list[str] | None:
     """The words for which alone the model's stream settings were calibrated; None where for all."""
-    calibration = (metadata.stream or {}).get("calibration")
+    stream = metadata.stream or {}
+    settings = stream.get("after_wake") if after_wake else stream
+    calibration = settings.get("calibration") if isinstance(settings, Mapping) else None
     words = calibration.get("words_chosen") if isinstance(calibration, Mapping) else None
     return None if words is None else chosen_labels(words, metadata.labels)
 

@@ -80,8 +80,8 @@ class Spotter:
         Parameters
         ----------
         words : the labels that give events, such as {"yes", "no"}, in capitals or not; None for those that the stream
-            settings in the model's file were calibrated for, where it is these that are used, else for all. Others are
-            recognised in silence.
+            settings in the model's file were calibrated for (after a wake word, those for after one), where it is these
+            that are used, else for all. Others are recognised in silence.
         hop : seconds between the windows that the network sees, 0.01 to 1, a multiple of 0.01.
         score, target : which clip thresholds to use; None for the model's stream settings, or its own score at 0.995
             where it was not calibrated on streams.
@@ -114,7 +114,7 @@ class Spotter:
         if settings is None and wake is not None and own:
             settings = StreamSettings.after_wake(model.metadata)
         self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
-        self.words = tuple(event_words(model.metadata, words, own_settings=own))
+        self.words = tuple(event_words(model.metadata, words, own_settings=own, after_wake=wake is not None))
         self._hops = HopStream(model.metadata, hop)
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
         self._decision = Decision(model.metadata, self.settings, hop, self.words, abstentions=abstentions)
@@ -196,12 +196,13 @@ class Spotter:
         """
         start = self.time
         self._hops.gap(samples)
-        self._decision.gap()
+        seconds = samples / SAMPLE_RATE
+        self._decision.gap(seconds)
         if isinstance(self._wake, Spotter):
             self._wake.gap(samples)
         elif self._wake:
-            self._wake.gap()
-        self._losses.add(start, samples / SAMPLE_RATE)
+            self._wake.gap(seconds)
+        self._losses.add(start, seconds)
         if not self._lossy and self._losses.too_many(self.time):
             self._lossy = True
             self._pending.append(self._losses_event())

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kws_edge.errors import SettingError
 from kws_edge.model.metadata import Metadata
 from kws_edge.stream.decision import decide
 from kws_edge.stream.settings import StreamSettings
@@ -91,6 +92,15 @@ def weigh(
     settings: StreamSettings,
     words: Collection[str] | None = None,
 ) -> Point:
-    """What some settings give on recordings with words, and on each of those without."""
+    """What some settings give on recordings with words, and on each of those without.
+
+    Raises
+    ------
+    SettingError : two of those without words have the same name.
+    """
+    negatives = list(negatives)
+    if len({n.name for n in negatives}) < len(negatives):
+        listed = ", ".join(n.name for n in negatives)
+        raise SettingError(f"recordings without words: {listed}; expected a name of its own for each")
     reports = {n.name: assess(metadata, [n], settings, words) for n in negatives}
     return Point(settings, assess(metadata, positives, settings, words), reports)

@@ -97,7 +97,12 @@ def decoded(clips: Sequence[tuple[str, Path]], step: Callable[[], None]) -> Iter
 
 
 def trace_negatives(
-    model: KeywordModel, pattern: str, hop: float = DEFAULT_HOP, step: Callable[[], None] = lambda: None
+    model: KeywordModel,
+    pattern: str,
+    hop: float = DEFAULT_HOP,
+    step: Callable[[], None] = lambda: None,
+    *,
+    name: str | None = None,
 ) -> Traced:
     """Run the network over recordings without the words, joined.
 
@@ -108,6 +113,7 @@ def trace_negatives(
     pattern : a file, a folder, or a pattern such as "esc10/*/3-*".
     hop : seconds between the windows that the network sees.
     step : called after each recording.
+    name : name of the stream; None for the end of the pattern. Each of several streams needs its own (`short_names`).
 
     Raises
     ------
@@ -130,7 +136,7 @@ def trace_negatives(
             seconds += len(samples) / SAMPLE_RATE
             step()
 
-    return trace_stream(model, stretches(), short_name(pattern), hop)
+    return trace_stream(model, stretches(), short_name(pattern) if name is None else name, hop)
 
 
 def trace_words(
@@ -175,8 +181,36 @@ def trace_words(
     return trace_stream(model, ((samples, [word] if word else []) for samples, word in stream), name, hop)
 
 
-def short_name(pattern: str) -> str:
-    """The end of a path or pattern, which says what it holds and not where on this machine it lies."""
+def short_name(pattern: str, folders: int = 1) -> str:
+    """The end of a path or pattern, which says what it holds and not where on this machine it lies.
+
+    It has so many folders before the file, or before what a pattern leaves open.
+    """
     parts = Path(pattern).parts
     last = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
-    return one_line("/".join(parts[max(0, last - 1) :]))
+    return one_line("/".join(parts[max(0, last - folders) :]))
+
+
+def short_names(patterns: Sequence[str]) -> list[str]:
+    """Their short names, with as many folders as it takes for all of them to differ.
+
+    Raises
+    ------
+    SettingError : one is given twice; its hours would count twice.
+
+    Examples
+    --------
+    >>> from kws_edge.tuning.recordings import short_names
+    >>> short_names(["recorded/kitchen/radio.wav", "recorded/office/talk.wav"])
+    ['kitchen/radio.wav', 'office/talk.wav']
+    >>> short_names(["monday/kitchen/radio.wav", "friday/kitchen/radio.wav"])
+    ['monday/kitchen/radio.wav', 'friday/kitchen/radio.wav']
+    """
+    paths = [Path(pattern) for pattern in patterns]
+    if twice := next((path for i, path in enumerate(paths) if path in paths[:i]), None):
+        raise SettingError(f"{one_line(str(twice))} is given twice; expected each recording once")
+    folders, names = 1, [short_name(pattern) for pattern in patterns]
+    while len(set(names)) < len(names) and folders < max(len(path.parts) for path in paths):
+        folders += 1
+        names = [short_name(pattern, folders) for pattern in patterns]
+    return names

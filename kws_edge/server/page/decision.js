@@ -35,7 +35,7 @@ export class Decision {
     this.window = window;
     this.firstScore = Object.keys(decision.thresholds)[0];
     this.nothing = { p: Array(labels.length).fill(1 / labels.length), vacuity: 1 };
-    this.gap();
+    this.forgetWindows();
     this.rearm = Math.max(1, Math.round(decision.rearm / HOP));
     this.armed = true;
     this.released = 0; // hops on end
@@ -46,8 +46,15 @@ export class Decision {
     this.episode = null; // {start, last, accepted, clipped, best}: sound above the noise floor
   }
 
-  // Samples were lost: what came before was quiet.
-  gap() {
+  // So many seconds of sound were lost: they were quiet, as the windows before them.
+  gap(seconds) {
+    this.forgetWindows();
+    const quiet = Array(Math.min(Math.round(seconds / HOP), Math.ceil(CROWD_SPAN / HOP))).fill(-Infinity);
+    this.levels.push(...quiet);
+    this.speech.push(...quiet);
+  }
+
+  forgetWindows() {
     this.past = Array(Math.max(1, Math.round(this.settings.smoothing / HOP))).fill(this.nothing);
   }
 
@@ -58,6 +65,7 @@ export class Decision {
     const events = [];
     if (accepted && this.episode) this.episode.accepted = true;
     const abstention = this.follow(time, now, { clipped, speech: level > noise + SPEECH, heard: output !== null });
+    if (accepted && this.episode) this.episode.accepted = true; // which may have begun with this hop
     if (abstention) events.push(abstention);
     this.released = released || now.guess !== this.word ? this.released + 1 : 0;
     this.armed ||= this.released >= this.rearm;

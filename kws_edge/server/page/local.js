@@ -192,7 +192,7 @@ export class Stream {
   async take(samples, lost) {
     if (lost) {
       this.hops.gap(lost);
-      this.decision.gap();
+      this.decision.gap(lost / RATE);
     }
     for (const hop of this.hops.push(samples)) {
       let output = null;

@@ -100,6 +100,17 @@ def test_a_stream_does_not_flutter_between_the_mix_and_one_channel() -> None:
     assert np.count_nonzero(np.diff(decisions)) <= 4
 
 
+def test_a_click_in_a_dead_channel_is_forgotten_in_time() -> None:
+    x, frames = DownMix(2, memory=2.0 * SAMPLE_RATE), np.stack([tone(440, seconds=0.1), np.zeros(1600, np.float32)], 1)
+    click = frames.copy()
+    click[800, 1] = 0.9
+    x.add(click)
+    assert x.mix(frames) == pytest.approx(frames[:, 0] / 2)
+    for _ in range(300):
+        x.add(frames)
+    assert x.mix(frames) == pytest.approx(frames[:, 0])
+
+
 def test_a_word_in_opposite_channels_is_still_the_word(data: Path) -> None:
     model = KeywordModel.load("softmax")
     path = sorted((data / "speech_commands" / "yes").iterdir())[0]

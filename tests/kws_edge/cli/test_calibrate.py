@@ -1,6 +1,7 @@
 """`kws-edge calibrate`: a copy of the model with the thresholds that were chosen, and what it was chosen on."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,20 @@ class TestCalibrate:
         calibration = stream_of("mine.onnx")["calibration"]
         assert calibration["words_chosen"] == ["low", "high"]
         assert calibration["words"]["labels"].keys() == {"low", "high"}
+
+    def test_recordings_of_one_name_in_two_folders_both_count(self, folder: Path) -> None:
+        for day in ("monday", "friday"):
+            (folder / day / "home").mkdir(parents=True)
+            shutil.copy(folder / "hiss.wav", folder / day / "home" / "radio.wav")
+        both = ("--negatives", "monday/home/radio.wav", "--negatives", "friday/home/radio.wav")
+        calibrate("--smoothing", "0.2", *both)
+        names = set(stream_of("mine.onnx")["calibration"]["negatives"])
+        assert names == {"hiss.wav", "monday/home/radio.wav", "friday/home/radio.wav"}
+
+    def test_a_recording_given_twice_is_refused(self) -> None:
+        result = calibrate("--negatives", "./hiss.wav")
+        assert result.exit_code == 2
+        assert "is given twice; expected each recording once" in result.output
 
     def test_both_scores_can_be_asked_to_hold(self) -> None:
         calibrate("--smoothing", "0.2", "--score", "both")

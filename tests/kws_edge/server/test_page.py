@@ -21,6 +21,7 @@ from tiny_model import METADATA, TONES, save
 
 import kws_edge
 from kws_edge import KeywordModel
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
 from kws_edge.server.settings import RUNTIME
 from kws_edge.stream.decision import Decision
@@ -278,7 +279,7 @@ def test_the_page_cuts_and_decides_a_stream_as_the_package_does(
     for i, hop in enumerate(hops):
         output = alphas[i : i + 1], vacuities[i : i + 1]
         if i == before:
-            decision.gap()
+            decision.gap(gap / SAMPLE_RATE)
         events = decision.step_one(hop, *(output if hop.frames is not None else nothing))
         told = [[e.label, e.guess, e.reason, e.start, e.end, e.probability, e.vacuity, e.entropy] for e in events]
         expected.append([hop.time, hop.level, hop.noise, hop.clipped, hop.frames is not None, told])
@@ -306,7 +307,7 @@ def test_the_page_cuts_and_decides_a_stream_as_the_package_does(
             }};
             for (let i = 0; i < {gap_at}; i += 1000) take(samples.subarray(i, Math.min({gap_at}, i + 1000)));
             stream.gap({gap});
-            decision.gap();
+            decision.gap({gap} / {SAMPLE_RATE});
             take(samples.subarray({gap_at}));
             return found;
         }})"""

@@ -197,6 +197,15 @@ def test_sound_of_3_s_ago_does_not_crowd_a_word(quiet: float, told: list[str]) -
     assert [event.label for event in decide(METADATA, hops, CROWDED) if event.label] == told
 
 
+@pytest.mark.parametrize(("lost", "told"), [(2.6, ["mid"]), (0.7, []), (0.0, [])])
+def test_what_was_lost_crowds_a_word_as_little_as_quiet_of_that_length(lost: float, told: list[str]) -> None:
+    decision = Decision(METADATA, CROWDED, 0.1)
+    assert decision.step(stream(PAUSE, (1.5, UNSURE, LOUD))) == []
+    decision.gap(lost)
+    events = decision.step(stream((0.3, RATHER, LOUD), PAUSE, start=3.5 + lost))
+    assert [event.label for event in events if event.label] == told
+
+
 @pytest.mark.parametrize("hop", [0.02, 0.05, 0.1, 0.2])
 def test_a_word_on_its_own_is_one_event_at_any_hop(hop: float) -> None:
     hops = stream((3.0, NOTHING, QUIET), (0.6, RATHER, LOUD), (3.0, NOTHING, QUIET), hop=hop)
@@ -354,6 +363,11 @@ def test_an_utterance_without_a_word_is_one_abstention_after_its_pause() -> None
 def test_a_word_that_is_recognised_after_its_end_is_not_abstained_from() -> None:
     hops = stream(PAUSE, (0.4, UNSURE, LOUD), (0.4, UNSURE, QUIET), (0.2, "mid", QUIET), PAUSE)
     assert labels(decide(METADATA, hops, SETTINGS)) == ["mid"]
+
+
+def test_a_word_that_is_accepted_as_its_sound_begins_is_not_abstained_from() -> None:
+    hops = stream((2.0, NOTHING, QUIET), (1.0, "mid", LOUD), (3.0, NOTHING, QUIET), hop=1.0)
+    assert labels(decide(METADATA, hops, SETTINGS, abstentions="all")) == ["mid"]
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0.1, False), (0.2, True), (2.9, True), (3.2, False), (30.0, False)])

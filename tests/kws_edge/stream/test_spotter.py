@@ -342,6 +342,14 @@ def test_time_goes_on_across_gaps_in_the_middle_of_a_hop(model: KeywordModel) ->
     assert spotter.time == 2 * (777 + 16_000 + 1) / SAMPLE_RATE
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.int32, np.int64])
+def test_a_gap_may_be_counted_in_integers_of_any_size(model: KeywordModel, kind: Any) -> None:
+    spotter = Spotter(model)
+    spotter.gap(kind(100))
+    spotter.push(np.zeros(5 * SAMPLE_RATE, np.float32))
+    assert spotter.time == 5 + 100 / SAMPLE_RATE
+
+
 def test_a_gap_of_unknown_length_still_parts_what_is_on_its_sides(model: KeywordModel) -> None:
     spotter = Spotter(model)
     spotter.push(room(2))

@@ -104,6 +104,21 @@ def test_commands_are_decided_on_by_the_settings_for_after_a_wake_word(tmp_path:
     assert Spotter(own, wake=Wake({"low"}), settings=strict).settings == strict
 
 
+def test_commands_are_those_that_the_settings_for_after_a_wake_word_are_for(tmp_path: Path) -> None:
+    settings = StreamSettings({"entropy": 0.7}).to_dict()
+
+    def words(always: list[str] | None, after: list[str] | None) -> set[str]:
+        stream = {"settings": settings, "calibration": {"words_chosen": always}}
+        stream["after_wake"] = {"settings": settings, "calibration": {"words_chosen": after}}
+        own = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream=stream)))
+        assert Spotter(own, wake=Wake({"low"}), words={"mid"}).words == ("mid",)
+        return set(Spotter(own, wake=Wake({"low"})).words)
+
+    assert words(["low"], ["mid", "high"]) == {"mid", "high"}
+    assert words(["low"], None) == {"low", "mid", "high"}
+    assert words(None, None) == {"low", "mid", "high"}
+
+
 def test_without_such_settings_the_thresholds_of_clips_hold(tmp_path: Path) -> None:
     stream = {"settings": StreamSettings({"entropy": 0.01}).to_dict()}
     own = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream=stream)))
