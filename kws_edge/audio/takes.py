@@ -25,6 +25,9 @@ CLIPPED: Final = 0.001
 """The largest part of a take that may be clipped."""
 QUIET: Final = -45.0
 """dBFS, at its loudest, from which on a take is loud enough."""
+LOST_IN: Final = "samples were lost in it, as on a busy system: say it again"
+LOST_BEFORE: Final = "samples were lost just before it, as on a busy system: say it again"
+"""Why a take is refused that is not whole."""
 
 _FRAME: Final = SAMPLE_RATE // 100
 _MEMORY: Final = 1_000  # frames over which the noise is looked for
@@ -62,6 +65,7 @@ class TakeCutter:
         self.level = self.noise = _FLOOR
         self.speaking = False
         self._samples = np.empty(0, np.float32)
+        self._origin = 0  # of the frames: the sample of the stream at the start, or after the last loss
         self._first = self._seen = 0  # the frame with which the samples start, and how many frames there were
         self._levels: deque[float] = deque(maxlen=_MEMORY)
         self._loud: deque[bool] = deque(maxlen=5)
@@ -75,6 +79,18 @@ class TakeCutter:
             at = (self._seen - self._first) * _FRAME
             if (take := self._hear(self._samples[at : at + _FRAME])) is not None:
                 takes.append(take)
+        return takes
+
+    def gap(self, samples: int) -> list[Take]:
+        """Tell that so many samples were lost before the next push; the take that had begun, refused.
+
+        Sound is not joined across a loss, and what is left of a word after it is refused too.
+        """
+        takes = [self._cut(LOST_IN)] if self.speaking else []
+        self._origin += self._first * _FRAME + len(self._samples) + samples
+        self._samples, self._first, self._seen = self._samples[:0], 0, 0
+        self.speaking, self._begin, self._last = False, 0, 0
+        self._loud.clear()
         return takes
 
     def finish(self) -> list[Take]:
@@ -108,11 +124,15 @@ class TakeCutter:
             self._forget(self._seen - round((MARGIN + 0.1) * 100))
         return None
 
-    def _cut(self) -> Take:
+    def _cut(self, refused: str | None = None) -> Take:
+        """The take that ends here; `refused` says why it is bad where that is known."""
         margin = round(MARGIN * 100)
+        if refused is None and self._origin and self._begin < margin:
+            refused = LOST_BEFORE
         start, end = max(self._first, self._begin - margin), min(self._seen, self._last + margin)
         samples = self._samples[(start - self._first) * _FRAME : (end - self._first) * _FRAME].copy()
-        return Take(samples, start / 100, self._judge(samples, (self._last - self._begin) / 100))
+        refused = refused or self._judge(samples, (self._last - self._begin) / 100)
+        return Take(samples, self._origin / SAMPLE_RATE + start / 100, refused)
 
     def _judge(self, samples: F32, seconds: float) -> str | None:
         level = measure(samples)

@@ -68,7 +68,7 @@ def record(
 
     Say the word, wait for the line that reports the take, and say it again: nearer and farther, faster and slower, as
     you will say it later. Each take is cut at the pauses around it. A take that is clipped, too quiet, too short or too
-    long is refused. Existing takes are kept, and nothing but the takes is stored.
+    long, or of which samples were lost, is refused. Existing takes are kept, and nothing but the takes is stored.
 
     \b
     kws-edge record "hey lamp" --out my_words
@@ -117,7 +117,7 @@ def _source(recording: str | None, device: int | str | None, channel: "Channel |
 def _listen(source: "AudioSource", cutter: "TakeCutter", shown: bool) -> Iterator["Take"]:
     """The takes of a source, with the meter while they come."""
     for block in source:
-        found = cutter.push(block.samples)
+        found = [*(cutter.gap(block.dropped) if block.dropped else ()), *cutter.push(block.samples)]
         if shown:
             click.echo(f"\r\x1b[K{_meter(cutter)}", nl=False, err=True)
         for take in found:

@@ -73,6 +73,29 @@ def test_a_word_that_the_stream_ends_in_is_a_take() -> None:
     assert len(cut(room(1), said(0.6))) == 1
 
 
+def cut_with_loss(before: Any, lost: int, after: Any) -> list[Take]:
+    cutter = TakeCutter()
+    return [*cutter.push(before), *cutter.gap(lost), *cutter.push(after), *cutter.finish()]
+
+
+@pytest.mark.parametrize("at", [0.1, 0.3, 0.55], ids=["its beginning", "its middle", "its end"])
+def test_a_word_in_which_samples_are_lost_is_refused_and_not_joined(at: float) -> None:
+    stream, middle = np.concatenate([room(1), said(0.6), room(1)]), round((1 + at) * SAMPLE_RATE)
+    takes = cut_with_loss(stream[:middle], 2400, stream[middle + 2400 :])
+    assert takes
+    assert all("samples were lost" in str(take.refused) for take in takes)
+    ends = [take.start + len(take.samples) / SAMPLE_RATE for take in takes]
+    lost = middle / SAMPLE_RATE, middle / SAMPLE_RATE + 0.15
+    assert all(end <= lost[0] or take.start >= lost[1] for take, end in zip(takes, ends, strict=True))
+
+
+def test_a_loss_between_words_moves_the_clock_and_harms_neither() -> None:
+    before, after = np.concatenate([room(1), said(0.6), room(1)]), np.concatenate([room(1), said(0.8), room(1)])
+    takes = cut_with_loss(before[:-77], 5 * SAMPLE_RATE + 77, after)
+    assert [take.refused for take in takes] == [None, None]
+    assert [take.start for take in takes] == pytest.approx([1 - MARGIN, 2.6 + 5 + 1 - MARGIN], abs=0.04)
+
+
 def test_silence_and_noise_hold_no_takes() -> None:
     assert cut(np.zeros(5 * SAMPLE_RATE, np.float32)) == cut(room(5, -30)) == []
 

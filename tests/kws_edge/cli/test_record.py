@@ -96,6 +96,28 @@ def test_a_microphone_is_listened_to_until_there_are_enough_takes(
     assert len(list((tmp_path / "yes").iterdir())) == 3
 
 
+class Losing(Spoken):
+    """One that loses 0.15 s in the middle of each first word of two."""
+
+    def __iter__(self) -> Any:
+        while not self.closed:
+            torn, whole = stream(said()), stream(said())
+            yield Block(torn[: round(1.3 * SAMPLE_RATE)])
+            yield Block(torn[round(1.45 * SAMPLE_RATE) :], dropped=round(0.15 * SAMPLE_RATE))
+            yield Block(whole)
+
+
+def test_a_take_that_lost_samples_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kws_edge.audio.microphone.Microphone", Losing)
+    result = record("yes", "--out", str(tmp_path), "--takes", "2", "--json")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    good = [line for line in lines if line["refused"] is None]
+    assert [line["start"] for line in good] == pytest.approx([3.4 - 0.15, 3.4 + 4.8 - 0.15], abs=0.06)
+    assert all("samples were lost" in line["refused"] for line in lines if line not in good)
+    assert len(lines) > 2
+
+
 def test_a_recording_is_cut_to_its_end_however_many_takes_it_has(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "long.wav", stream(*[said(0.3)] * 22), SAMPLE_RATE)
     cut = ["yes", "--out", str(tmp_path), "--from", str(tmp_path / "long.wav")]
