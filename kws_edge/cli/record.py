@@ -100,7 +100,7 @@ def record(
     if not as_json:
         told = "" if kept or refused else "; nothing was louder than the noise for as long as a word"
         click.echo(f"{kept} takes of {word!r} in {one_line(store.folder)}, {refused} refused{told}", err=True)
-    if kept == 0 or (wanted is not None and kept < wanted and not recording):
+    if kept == 0 or (wanted is not None and kept < wanted):
         sys.exit(1)
 
 

@@ -134,6 +134,12 @@ def test_a_recording_without_a_take_fails(tmp_path: Path) -> None:
     assert "nothing was louder than the noise" in result.stderr
 
 
+def test_a_recording_with_fewer_takes_than_asked_for_fails_and_its_takes_are_kept(tmp_path: Path, long: Path) -> None:
+    result = record("yes", "--out", str(tmp_path), "--from", str(long), "--takes", "5")
+    assert (result.exit_code, "2 takes" in result.stderr) == (1, True)
+    assert len(list((tmp_path / "yes").iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
