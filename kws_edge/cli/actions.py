@@ -88,6 +88,7 @@ class EventCommand:
                 process.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 _log.warning("%s: still runs", self._named)
+        self._forget_ended()  # which tells of those that failed
 
 
 class EventSaver:

@@ -305,6 +305,7 @@ class TestActions:
         result = replay("--json", "--on-event", "exit 3")
         assert len(result.stdout.splitlines()) == 3
         assert result.exit_code == 0
+        assert result.stderr.count("exit 3: exit status 3") == 3
 
     @pytest.mark.parametrize("wait", [True, False])
     def test_the_fifth_command_waits_only_for_a_recording_that_does_not_run_away(
