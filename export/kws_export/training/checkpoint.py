@@ -123,3 +123,27 @@ class Trained:
         if trained.front_end != front_end:
             raise SettingError(f"{path} has other features than this run; expected the same")
         return trained
+
+
+def starting_network(recipe: Recipe, front_end: FrontEnd) -> tuple[Path, Trained]:
+    """The file that a recipe starts from, and its network, which fits that of the recipe.
+
+    Raises
+    ------
+    ModelError, SettingError : what `weights_file` and `Trained.load` raise; it has another repeat than the recipe, or
+        more channels.
+    """
+    path = weights_file(recipe.start)
+    trained = Trained.load(path, front_end)
+    repeat, channels = trained.network.repeat, trained.network.channels
+    if repeat != recipe.repeat:
+        raise SettingError(
+            f"{path} has repeat={repeat}; expected {recipe.repeat}, as the recipe: write repeat = {repeat} in the "
+            "recipe, or choose another start"
+        )
+    if channels > recipe.channels:
+        raise SettingError(
+            f"{path} has channels={channels}; expected at most {recipe.channels}, as the recipe: write "
+            f"channels = {channels} in the recipe, or choose another start"
+        )
+    return path, trained

@@ -17,7 +17,7 @@ from kws_export.data.negatives import Negatives, load_recordings
 from kws_export.data.speech_commands import background, index, words_with
 from kws_export.data.splits import ArrayDataset, load_split
 from kws_export.training.about import About, about_folder
-from kws_export.training.checkpoint import weights_file
+from kws_export.training.checkpoint import starting_network, weights_file
 from kws_export.training.recipe import Recipe
 
 
@@ -54,8 +54,8 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
 
     Raises
     ------
-    SettingError, AudioError : the data cannot be used; a recipe's start or teacher is missing, which is said before
-        anything is decoded.
+    SettingError, ModelError, AudioError : the data cannot be used; a recipe's start or teacher is missing, or the start
+        does not fit the recipe, which is said before anything is decoded.
     """
     front_end, about = FrontEnd(), about_folder(data_root)
     labels = tuple(recipe.labels or words_with(index(data_root), recipe.min_clips))
@@ -64,8 +64,10 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
             f"{len(labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
             "expected at least 2: lower min_clips in the recipe, or name its labels"
         )
-    for source in filter(None, (recipe.start, *recipe.distillation.teachers)):
-        weights_file(source)
+    if recipe.start:
+        starting_network(recipe, front_end)
+    for teacher in recipe.distillation.teachers:
+        weights_file(teacher)
     train = load_split(data_root, "train", labels, cache)
     if mute := [label for i, label in enumerate(labels) if i not in train.labels]:
         raise SettingError(

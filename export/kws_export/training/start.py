@@ -1,18 +1,17 @@
 """A run that starts from another's network: its weights, as far as the two know the same words."""
 
 import logging
-from pathlib import Path
 
 import numpy as np
 
-from kws_edge.errors import SettingError
 from kws_edge.model.variants import Variant
 from kws_export.data.batches import subset_features
 from kws_export.graph.read import measure_statistics
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.network.widen import widen
-from kws_export.training.checkpoint import Trained
+from kws_export.training.checkpoint import starting_network
 from kws_export.training.prepared import TrainingData
+from kws_export.training.recipe import Recipe
 
 STATISTICS_CLIPS = 512
 """Training clips on which the statistics that an ONNX file lacks are measured."""
@@ -20,25 +19,21 @@ STATISTICS_CLIPS = 512
 _log = logging.getLogger(__name__)
 
 
-def take_weights(network: MatchboxNet, path: Path, data: TrainingData, variant: Variant) -> None:
-    """Give a new network a trained one's weights; the words that it does not know keep the random weights they have.
+def take_weights(network: MatchboxNet, recipe: Recipe, data: TrainingData, variant: Variant) -> None:
+    """Give a new network the weights of its start; the words that this does not know keep the random weights they have.
 
     Parameters
     ----------
+    network : that of the recipe. A start with fewer channels is made wider.
     variant : the network's; where its τ is not that of the trained one, the outputs are of another scale, and start
         from random weights.
-    path : a checkpoint or an exported file, of the same repeat; with fewer channels it is made wider.
 
     Raises
     ------
-    ModelError, SettingError : what `Trained.load` raises; the networks do not fit.
+    ModelError, SettingError : what `starting_network` raises.
     """
-    trained = Trained.load(path, data.front_end)
+    path, trained = starting_network(recipe, data.front_end)
     source, labels = trained.network, trained.labels
-    if source.repeat != network.repeat:
-        raise SettingError(f"{path} has repeat={source.repeat}; expected {network.repeat}")
-    if source.channels > network.channels:
-        raise SettingError(f"{path} has channels={source.channels}; expected at most {network.channels}, as the recipe")
     if path.suffix == ".onnx":
         clips = len(data.train)
         some = np.linspace(0, clips - 1, num=min(STATISTICS_CLIPS, clips), dtype=int)

@@ -22,7 +22,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model.variants import Variant, get_variant
 from kws_export.data.batches import EpochBatches
 from kws_export.training.averaging import follow
-from kws_export.training.checkpoint import new_network, weights_file
+from kws_export.training.checkpoint import new_network
 from kws_export.training.distillation import Teachers
 from kws_export.training.distribution import ALONE, World, average_buffers, average_gradients, own_device, total
 from kws_export.training.losses import evidential_loss, kl_weight
@@ -91,7 +91,7 @@ class Trainer:
         if self.run_folder.has_run:
             self._resume()
         elif recipe.start:
-            take_weights(self.model, weights_file(recipe.start), data, self.variant)
+            take_weights(self.model, recipe, data, self.variant)
             self.judged.load_state_dict(self.model.state_dict())
 
     def run(self, progress: Callable[[int, int, float], None], report: Callable[[EpochResult], None]) -> None:

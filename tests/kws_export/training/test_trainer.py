@@ -496,14 +496,18 @@ def test_a_second_stage_starts_from_the_weights_of_the_first(tones: Path, tmp_pa
 
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
-    [("repeat", 2, "1; expected 2"), ("channels", 48, "64; expected at most 48")],
+    [
+        ("repeat", 2, "1; expected 2, as the recipe: write repeat = 1 in the recipe"),
+        ("channels", 48, "64; expected at most 48, as the recipe: write channels = 64 in the recipe"),
+    ],
 )
-def test_a_second_stage_on_another_network_is_refused(
+def test_a_second_stage_on_another_network_is_told_what_to_write_before_anything_is_decoded(
     tone_run: Path, tones: Path, tmp_path: Path, setting: str, value: int, message: str
 ) -> None:
     recipe = tone_words.recipe(start=str(tone_run / "last.pt"), **{setting: value})
     with pytest.raises(SettingError, match=f"{setting}={message}"):
-        tone_words.trainer(tones, tmp_path / "second", recipe)
+        tone_words.trainer(tones, tmp_path / "second", recipe, cache=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
