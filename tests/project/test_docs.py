@@ -17,6 +17,7 @@ from paths import ROOT
 
 import kws_edge
 import kws_edge.client
+import kws_edge.errors
 import kws_edge.tuning
 from kws_edge.cli import main as kws_edge_command
 from kws_edge.model.shipped import shipped_models
@@ -86,6 +87,16 @@ def test_every_public_name_has_an_example_that_runs(
     monkeypatch.chdir(ROOT)
     assert ">>>" in docstring, "the docstring has no example"
     run_examples(docstring, "docstring", address)
+
+
+@pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
+def test_every_public_name_is_on_a_page_of_the_reference(module: ModuleType) -> None:
+    """Errors are on the page of theirs as a group."""
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference" / "api").glob("*.md"))
+    shown = set(re.findall(r"(?m)^::: (\S+)$", pages))
+    assert "kws_edge.errors" in shown
+    grouped = {f"{module.__name__}.{name}" for name in module.__all__ if name in vars(kws_edge.errors)}
+    assert {f"{module.__name__}.{name}" for name in module.__all__} - shown - grouped == set()
 
 
 @pytest.mark.parametrize("text", all_blocks("pycon"))
