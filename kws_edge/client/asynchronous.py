@@ -19,6 +19,7 @@ from kws_edge.model.score import Score, StreamScore
 from kws_edge.model.target import Target
 from kws_edge.stream.events import Abstentions, Event
 from kws_edge.stream.state import Snapshot
+from kws_edge.stream.wake import Wake
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -110,7 +111,7 @@ class AsyncClient:
         score: StreamScore | None = None,
         target: Target | None = None,
         abstentions: Abstentions | None = None,
-        wake: Collection[str] | None = None,
+        wake: Collection[str] | Wake | None = None,
         wake_model: str | None = None,
         wake_seconds: float | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
@@ -123,9 +124,6 @@ class AsyncClient:
             blocks, close = source, None
         else:
             blocks, close = _read_in_thread(source), getattr(source, "close", None)
-        parameters = streaming.parameters(
-            model, words, hop, score, target, abstentions, wake, wake_model, wake_seconds, posteriors=watch is not None
-        )
         failed: list[Exception] = []
 
         async def send() -> None:
@@ -142,6 +140,9 @@ class AsyncClient:
 
         sender: asyncio.Task[None] | None = None
         try:
+            parameters = streaming.parameters(
+                model, words, hop, score, target, abstentions, wake, wake_model, wake_seconds, posteriors=bool(watch)
+            )
             ws, hello, closing = await self._open(parameters)
             sender = asyncio.create_task(send())
             with reaching(self._address.url):
@@ -167,7 +168,7 @@ class AsyncClient:
         patience = Patience(self._patience)
         while True:
             try:
-                with reaching(self._address.url):
+                with reaching(self._address.url, closed=self._http.is_closed):
                     return await self._answer(request)
             except ServerError as error:
                 await asyncio.sleep(patience.wait(error))
@@ -198,7 +199,7 @@ class AsyncClient:
         patience = Patience(self._patience)
         while True:
             try:
-                with reaching(self._address.url):
+                with reaching(self._address.url, closed=self._http.is_closed):
                     async with contextlib.AsyncExitStack() as stack, asyncio.timeout(self._address.timeout):
                         options = self._address.stream_options(parameters)
                         ws = await stack.enter_async_context(connect(**options, create_connection=Staying))

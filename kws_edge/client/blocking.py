@@ -19,6 +19,7 @@ from kws_edge.model.score import Score, StreamScore
 from kws_edge.model.target import Target
 from kws_edge.stream.events import Abstentions, Event
 from kws_edge.stream.state import Snapshot
+from kws_edge.stream.wake import Wake
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -71,7 +72,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; a call after that raises ServerError."""
         self._http.close()
 
     def classify(
@@ -136,7 +137,7 @@ class Client:
         score: StreamScore | None = None,
         target: Target | None = None,
         abstentions: Abstentions | None = None,
-        wake: Collection[str] | None = None,
+        wake: Collection[str] | Wake | None = None,
         wake_model: str | None = None,
         wake_seconds: float | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
@@ -149,21 +150,18 @@ class Client:
         Parameters
         ----------
         wake, wake_model, wake_seconds : words after which alone `words` count, the served model whose words they are,
-            and for how long; as `kws_edge.Wake`.
+            and for how long. Words and seconds may also be a `kws_edge.Wake`, as for a Spotter, without a model.
         watch : called with the server's Hello, and then with each hop; for displays.
 
         Raises
         ------
-        SettingError : words, hop, score or target that are not possible, or a source that does not give blocks.
+        SettingError : words, hop, score, target or wake that are not possible, or a source that does not give blocks.
         AudioError : samples that are NaN, infinite or far beyond full scale.
         ServerError : the server cannot be reached, is full, or ended the stream.
         """
         from websockets.exceptions import ConnectionClosed
 
         streaming.check_source(source, Iterable)
-        parameters = streaming.parameters(
-            model, words, hop, score, target, abstentions, wake, wake_model, wake_seconds, posteriors=watch is not None
-        )
         failed: list[Exception] = []
 
         def send() -> None:
@@ -179,6 +177,9 @@ class Client:
                 ws.close()
 
         try:
+            parameters = streaming.parameters(
+                model, words, hop, score, target, abstentions, wake, wake_model, wake_seconds, posteriors=bool(watch)
+            )
             ws, hello, closing = self._open(parameters)
             with reaching(self._address.url), closing:
                 if watch:
@@ -202,7 +203,7 @@ class Client:
         patience = Patience(self._patience)
         while True:
             try:
-                with reaching(self._address.url):
+                with reaching(self._address.url, closed=self._http.is_closed):
                     return self._answer(request)
             except ServerError as error:
                 time.sleep(patience.wait(error))
@@ -233,7 +234,7 @@ class Client:
         patience = Patience(self._patience)
         while True:
             try:
-                with reaching(self._address.url), contextlib.ExitStack() as stack:
+                with reaching(self._address.url, closed=self._http.is_closed), contextlib.ExitStack() as stack:
                     options = self._address.stream_options(parameters)
                     ws = stack.enter_context(connect(**options, create_connection=Staying))
                     return ws, streaming.hello(ws.recv(timeout=self._address.timeout)), stack.pop_all()

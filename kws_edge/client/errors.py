@@ -34,7 +34,7 @@ class ServerError(KwsEdgeError, OSError):
     ----------
     code : the problem's code, such as "overloaded" or "unauthorized"; "unreachable" if no kws-edge server answered,
         "cut-off" if the connection broke before an answer, "version" if the answer cannot be understood, "closed" if a
-        stream broke.
+        stream broke, "no-client" if the client itself was closed before the call.
     retry_after : seconds after which trying again may help; None if the server did not say.
 
     Examples
@@ -134,11 +134,13 @@ class Patience:
 
 
 @contextlib.contextmanager
-def reaching(url: str) -> Iterator[None]:
-    """Turns what a connection raises into errors of the package."""
+def reaching(url: str, *, closed: bool = False) -> Iterator[None]:
+    """Turns what a connection raises into errors of the package; through a client that is closed there is none."""
     import httpx
     from websockets.exceptions import ConnectionClosed, WebSocketException
 
+    if closed:
+        raise ServerError(f"{url}: this client is closed; expected an open one: make a new Client", "no-client")
     try:
         yield
     except httpx.TimeoutException:

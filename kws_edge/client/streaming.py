@@ -14,6 +14,8 @@ from kws_edge.errors import SettingError
 from kws_edge.model.target import Target
 from kws_edge.stream.events import Event
 from kws_edge.stream.state import Snapshot
+from kws_edge.stream.wake import Wake
+from kws_edge.text import shown
 
 FINISH: Final = json.dumps({"type": "finish"})
 END: Final = object()
@@ -61,21 +63,22 @@ def parameters(
     score: str | None,
     target: Target | None,
     abstentions: str | None,
-    wake: Collection[str] | None,
+    wake: Collection[str] | Wake | None,
     wake_model: str | None,
     wake_seconds: float | None,
     *,
     posteriors: bool,
 ) -> dict[str, Any]:
-    """The query of a stream; what is None is left to the server."""
+    """The query of a stream; what is None is left to the server. Raises SettingError for what no query can say."""
+    wake, wake_seconds = _waking(wake, wake_model, wake_seconds)
     return {
         "model": model,
-        "words": _listed(words),
+        "words": _listed("words", words),
         "hop": hop,
         "score": score,
         "target": target,
         "abstentions": abstentions,
-        "wake": _listed(wake),
+        "wake": _listed("wake", wake),
         "wake_model": wake_model,
         "wake_seconds": wake_seconds,
         "posteriors": "true" if posteriors else None,
@@ -147,5 +150,30 @@ def hello(sent: str | bytes) -> Hello:
     return message
 
 
-def _listed(words: Collection[str] | None) -> str | None:
-    return None if words is None else ",".join(words)
+def _waking(
+    wake: Collection[str] | Wake | None, model: str | None, seconds: float | None
+) -> tuple[Collection[str] | None, float | None]:
+    """The wake words and their seconds, where they are given as for a Spotter too.
+
+    Raises SettingError for a Wake with what is not sent, or without what only a local model could say.
+    """
+    if not isinstance(wake, Wake):
+        return wake, seconds
+    if wake.model is not None:
+        raise SettingError("a Wake with a model of its own; expected the name of a served one, as wake_model")
+    if wake.settings is not None:
+        raise SettingError("a Wake with settings; expected none: on a server the model's own count")
+    if seconds is not None:
+        raise SettingError("wake_seconds beside a Wake; expected Wake(words, seconds) alone")
+    if wake.words is None and model is None:
+        raise SettingError("a Wake without words; expected some, or the model that knows them, as wake_model")
+    return wake.words, wake.seconds
+
+
+def _listed(name: str, words: Collection[str] | None) -> str | None:
+    if words is None:
+        return None
+    if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
+        example = shown(words if isinstance(words, str) else "yes")
+        raise SettingError(f"{name}={shown(words)}; expected a set or a list of words, such as {{{example}}}")
+    return ",".join(words)

@@ -21,7 +21,7 @@ from live_server import KEY, PATIENT, live_server, taken_port
 from made_audio import speech, tone, wav
 from tiny_model import TONES
 
-from kws_edge import AudioError, KeywordModel, Prediction, SettingError, Spotter
+from kws_edge import AudioError, KeywordModel, Prediction, SettingError, Spotter, StreamSettings, Wake
 from kws_edge.audio.sources import Block, WavFile
 from kws_edge.client import AsyncClient, Client, ServerError
 from kws_edge.client.asynchronous import _read_in_thread
@@ -128,6 +128,63 @@ def test_settings_of_a_stream_are_passed_on(client: Client, recording: Path) -> 
     assert [e.label for e in client.listen(WavFile(recording), words={"low"}, hop=0.05, target=0.99)] == ["low"]
     with pytest.raises(SettingError, match="nope"):
         list(client.listen(WavFile(recording), words={"nope"}))
+
+
+@pytest.mark.parametrize("client_kind", ["blocking", "asyncio"])
+def test_a_wake_word_is_given_as_to_a_spotter_or_by_name(
+    client: Client, server: httpx.Client, model: KeywordModel, recording: Path, client_kind: str
+) -> None:
+    def labels(**options: Any) -> list[str | None]:
+        async def run() -> list[str | None]:
+            async with AsyncClient(str(server.base_url)) as other:
+                return [e.label async for e in other.listen(WavFile(recording), abstentions="none", **options)]
+
+        if client_kind == "asyncio":
+            return asyncio.run(run())
+        return [e.label for e in client.listen(WavFile(recording), abstentions="none", **options)]
+
+    spotter = Spotter(model, words={"low"}, abstentions="none", wake=Wake({"high"}, 20))
+    expected = [e.label for e in spotter.listen(WavFile(recording))]
+    assert expected == ["high", "low"]
+    assert labels(words={"low"}, wake=Wake({"high"}, 20)) == expected
+    assert labels(words={"low"}, wake={"high"}, wake_seconds=20) == expected
+    assert labels(words={"high"}, wake=Wake({"low"}, 20)) == ["low"]
+    assert labels(words={"low"}, wake=Wake(None, 20), wake_model="tiny") == labels(
+        words={"low"}, wake_model="tiny", wake_seconds=20
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"wake": Wake({"high"}), "wake_seconds": 3}, "wake_seconds beside a Wake; expected Wake"),
+        ({"wake": Wake()}, "a Wake without words; expected some, or .* wake_model"),
+        ({"wake": Wake({"high"}, settings=StreamSettings({"vacuity": 0.5}))}, "a Wake with settings; expected none"),
+        ({"wake": "high"}, "wake='high'; expected a set or a list of words, such as {'high'}"),
+        ({"wake": 5}, "wake=5; expected a set or a list of words"),
+        ({"words": "low"}, "words='low'; expected a set or a list of words"),
+    ],
+)
+def test_words_that_cannot_be_sent_are_refused_and_the_source_is_closed(
+    client: Client, options: dict[str, Any], message: str
+) -> None:
+    closed: list[bool] = []
+
+    class Source:
+        def __iter__(self) -> Iterator[Block]:
+            yield Block(np.zeros(1600, np.float32))
+
+        def close(self) -> None:
+            closed.append(True)
+
+    with pytest.raises(SettingError, match=message):
+        list(client.listen(Source(), **options))
+    assert closed == [True]
+
+
+def test_a_wake_with_a_model_of_this_machine_is_told_to_name_a_served_one(client: Client, model: KeywordModel) -> None:
+    with pytest.raises(SettingError, match=r"a Wake with a model of its own; expected the name .* as wake_model"):
+        list(client.listen([], wake=Wake({"high"}, model=model)))
 
 
 def test_events_come_while_the_source_goes_on(client: Client) -> None:
@@ -266,6 +323,25 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
                 client.models()
             with pytest.raises(ServerError, match=url):
                 list(client.listen([]))
+
+
+def test_a_closed_client_says_so(server: httpx.Client) -> None:
+    async def run() -> None:
+        client = AsyncClient(url, patience=5)
+        await client.close()
+        for call in (client.models(), anext(aiter(client.listen([])))):
+            with pytest.raises(ServerError, match=f"{url}: this client is closed; expected an open one") as refused:
+                await call
+            assert refused.value.code == "no-client"
+
+    url = str(server.base_url)
+    with Client(url, patience=5) as client:
+        client.models()
+    for call in (client.models, lambda: client.classify(wav(speech())), lambda: list(client.listen([]))):
+        with pytest.raises(ServerError, match=f"{url}: this client is closed; expected an open one") as refused:
+            call()
+        assert refused.value.code == "no-client"
+    asyncio.run(run())
 
 
 def test_without_its_packages_the_client_names_the_extra() -> None:
