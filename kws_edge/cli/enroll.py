@@ -37,8 +37,8 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     The model works in streams, for the voice and microphone of the takes, in a room that is not loud. For other voices,
     for noisy rooms or for fewer false accepts, train a model on a workstation with `kws-export wake`.
 
-    Exit status: 0 the model was written; 1 it was written, but most takes are too unlike the others to be recognised; 2
-    wrong usage, or takes or a file that cannot be used.
+    Exit status: 0 the model was written; 1 most takes are too unlike the others for a model, as those of several voices
+    are, and none was written; 2 wrong usage, or takes or a file that cannot be used.
     """
     from kws_edge.audio.load import load
     from kws_edge.model.onnx_file import check_target, model_name, write_whole
@@ -56,14 +56,18 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
         enrolled = enrol(takes, embedding, background)
     except AudioError as error:
         raise AudioError(f"{error}: cut it with kws-edge record --from") from None
-    metadata = describe(name, word, enrolled, embedding.model.metadata)
-    write_whole(out, build(enrolled, background, metadata))
-    unlike = [file for file, cosine in zip(files, enrolled.cosines, strict=True) if cosine <= enrolled.threshold]
-    for file, cosine in zip(files, enrolled.cosines, strict=True):
-        said = "" if cosine > enrolled.threshold else "  unlike the others; it would be missed"
-        click.echo(f"{one_line(file)}: similarity {cosine:.2f} to the others, {enrolled.threshold:.2f} needed{said}")
+    needed = f", {enrolled.threshold:.2f} needed" if enrolled.threshold < 1 else ""  # no similarity is above 1
+    for file, cosine, missed in zip(files, enrolled.cosines, enrolled.missed, strict=True):
+        said = "  unlike the others; it would be missed" if missed else ""
+        click.echo(f"{one_line(file)}: similarity {cosine:.2f} to the others{needed}{said}")
     written = one_line(out)
-    click.echo(f"{written} hears {word!r}, from {len(files)} takes: kws-edge listen --model {written}")
-    if len(unlike) * 2 > len(files):
-        click.echo("Error: most takes are unlike the others; record them again, all said alike", err=True)
+    if not enrolled.hears:
+        click.echo(
+            f"Error: most takes are unlike the others, so {written} would not hear {word!r} and was not written; "
+            "expected one voice in all takes, and in each the word alone, said alike: record them again, or cut them "
+            "to the word with kws-edge record --from",
+            err=True,
+        )
         sys.exit(1)
+    write_whole(out, build(enrolled, background, describe(name, word, enrolled, embedding.model.metadata)))
+    click.echo(f"{written} hears {word!r}, from {len(files)} takes: kws-edge listen --model {written}")

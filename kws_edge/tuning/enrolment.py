@@ -187,13 +187,24 @@ class Enrolled:
     Attributes
     ----------
     template : float32 [m], of length 1.
-    threshold : the cosine above which a window counts as the word.
+    threshold : the cosine above which a window counts as the word. Takes of several voices, or of more than the word,
+        have a mean that much speech is like; it may then lie above 1, which no window reaches.
     cosines : of each take to the mean of the others: those below the threshold would have been missed.
     """
 
     template: F32
     threshold: float
     cosines: tuple[float, ...]
+
+    @property
+    def missed(self) -> tuple[bool, ...]:
+        """Of each take, whether it would have been missed by a model of the others."""
+        return tuple(cosine <= self.threshold for cosine in self.cosines)
+
+    @property
+    def hears(self) -> bool:
+        """Whether a model of these takes would hear the word at all: not where it would have missed most of them."""
+        return sum(self.missed) * 2 <= len(self.cosines)
 
 
 def enrol(takes: Sequence[F32], embedding: Embedding, background: Background) -> Enrolled:
@@ -268,7 +279,8 @@ def describe(name: str, word: str, enrolled: Enrolled, trunk: Metadata) -> Metad
     """What the file says of itself."""
     at = float(2 / (2 + softplus(0.0)))  # the vacuity where the cosine is at the threshold
     settings = StreamSettings({"vacuity": at}, smoothing=0.0, hysteresis=0.1)
-    takes, found = len(enrolled.cosines), sum(cosine > enrolled.threshold for cosine in enrolled.cosines)
+    takes = len(enrolled.cosines)
+    found = takes - sum(enrolled.missed)
     made = {"purpose": WAKE_WORD, "method": "template of takes", "takes": takes, "trunk": trunk.name, "layer": LAYER}
     right = 1.0 if found else None
     point = OperatingPoint(DEFAULT_TARGET, at, right, found / takes, found / takes, found, takes)

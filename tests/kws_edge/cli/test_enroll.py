@@ -1,5 +1,6 @@
 """`kws-edge enroll`: a model from a few takes, which keeps the contract of every model file."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -101,11 +102,31 @@ def test_one_take_under_two_names_is_refused(takes: list[str], tmp_path: Path) -
     assert (result.exit_code, "given twice" in result.stderr) == (2, True)
 
 
-def test_takes_unlike_each_other_are_named(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "which"),
+    [(("stop", "three", "zero"), (0, 0, 0)), (("on",) * 5, (1, 2, 5, 9, 13))],
+    ids=["three words of three voices", "one word of five voices, for whom no similarity would be enough"],
+)
+def test_takes_unlike_each_other_are_named_and_no_model_is_written(
+    data: Path, tmp_path: Path, words: tuple[str, ...], which: tuple[int, ...]
+) -> None:
+    folders = (sorted((data / "speech_commands" / word).iterdir()) for word in words)
+    takes = [str(files[i]) for files, i in zip(folders, which, strict=True)]
+    result = enroll("mess", *takes, "--out", str(tmp_path / "mess.onnx"))
+    assert result.exit_code == 1, result.output
+    assert "unlike the others; it would be missed" in result.stdout
+    assert "hears" not in result.stdout
+    assert all(float(needed) < 1 for needed in re.findall(r"([\d.]+) needed", result.stdout))
+    assert "expected one voice in all takes, and in each the word alone" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_model_that_was_there_stays_where_the_takes_make_none(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine.onnx"
+    out.write_bytes(b"the one before")
     words = [str(next((data / "speech_commands" / word).iterdir())) for word in ("stop", "three", "zero")]
-    result = enroll("mess", *words, "--out", str(tmp_path / "mess.onnx"))
-    assert result.exit_code == 1
-    assert "unlike the others" in result.stdout
+    assert enroll("mess", *words, "--out", str(out), "--force").exit_code == 1
+    assert out.read_bytes() == b"the one before"
 
 
 def test_a_background_of_another_trunk_is_refused(takes: list[str]) -> None:
