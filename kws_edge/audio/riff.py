@@ -31,7 +31,7 @@ def _order(head: bytes) -> Literal["big", "little"]:
     return "big" if head[:4] == b"RIFX" else "little"
 
 
-def _chunks(read: ReadAt, order: Literal["big", "little"], start: int = 12) -> Iterator[tuple[bytes, int, int]]:
+def chunks(read: ReadAt, order: Literal["big", "little"], start: int = 12) -> Iterator[tuple[bytes, int, int]]:
     """Each chunk from `start` on: its name, where its size stands, and the size."""
     for _ in range(_MAX_CHUNKS):
         head = read(start, 8)
@@ -50,7 +50,7 @@ def unfinished_data_size(read: ReadAt, size: int) -> int:
     head = read(0, 12)
     if head[:4] != b"RIFF" or not is_wav(head):
         return 0
-    for name, at, length in _chunks(read, "little"):
+    for name, at, length in chunks(read, "little"):
         if name == b"data":
             return at if not length and at + 4 < size and not _ends_in_chunks(read, at + 4, size) else 0
     return 0
@@ -59,7 +59,7 @@ def unfinished_data_size(read: ReadAt, size: int) -> int:
 def _ends_in_chunks(read: ReadAt, start: int, size: int) -> bool:
     """Whether everything from `start` to the file's end is chunks, with names as chunks have."""
     end = start
-    for name, at, length in _chunks(read, "little", start):
+    for name, at, length in chunks(read, "little", start):
         if not all(0x20 <= byte < 0x7F for byte in name):
             return False
         end = at + 4 + length
@@ -69,7 +69,7 @@ def _ends_in_chunks(read: ReadAt, start: int, size: int) -> bool:
 def explain(read: ReadAt) -> str | None:
     """What is wrong with a WAV file's 'fmt ' chunk, as far as it shows there; None where nothing does."""
     order = _order(read(0, 12))
-    for name, at, size in _chunks(read, order):
+    for name, at, size in chunks(read, order):
         if name == b"fmt ":
             return _explain_format(read(at + 4, min(size, 40)), order)
     return None

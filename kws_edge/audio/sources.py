@@ -4,6 +4,7 @@
 """
 
 import logging
+import math
 import os
 import struct
 import sys
@@ -22,7 +23,7 @@ from kws_edge.audio.mute import MuteWatch
 from kws_edge.audio.opened import Source
 from kws_edge.audio.pcm import as_float
 from kws_edge.audio.resample import MAX_RATE, MIN_RATE, Resampler
-from kws_edge.audio.riff import MAX_CHANNELS
+from kws_edge.audio.riff import MAX_CHANNELS, NO_SIZE, chunks
 from kws_edge.errors import AudioError, SettingError
 
 BLOCK_SECONDS: Final = 0.1
@@ -120,7 +121,8 @@ class StandardInput:
     """Raw PCM from a pipe: 16-bit little-endian, mono.
 
     A WAV header in front of it, as `arecord` writes without `-t raw`, is read and left out; it may say another rate,
-    and several channels, which become one as channels.py says.
+    and several channels, which become one as channels.py says. Where it says how many bytes of samples there are, what
+    follows them is no sound.
 
     Examples
     --------
@@ -153,7 +155,9 @@ class StandardInput:
         return self._mute.problem or self._down_mix.warning()
 
     def __iter__(self) -> Iterator[Block]:
-        """The blocks, as they come, each up to `BLOCK_SECONDS`. An incomplete sample at the end is left out.
+        """The blocks, as they come, each up to `BLOCK_SECONDS`, and the first a few samples more.
+
+        An incomplete sample at the end is left out.
 
         Raises
         ------
@@ -166,9 +170,9 @@ class StandardInput:
                 "standard input: an audio file, not raw PCM; expected 16-bit mono samples (arecord -t raw), "
                 "or the file itself with --replay"
             )
-        rate, channels, carry = self._rate, 1, head
+        rate, channels, carry, left = self._rate, 1, head, math.inf
         if head[:4] == b"RIFF" and head[8:] == b"WAVE":
-            (rate, channels), carry = self._skip_header(), b""
+            (rate, channels, left), carry = self._skip_header(), b""
         if isinstance(self._channel, int) and self._channel > channels:
             raise AudioError(f"standard input: channel {self._channel} of {channels}; expected 1 to {channels}")
         self._down_mix = DownMix(channels, self._channel, memory=CHANNEL_MEMORY * rate)
@@ -176,7 +180,8 @@ class StandardInput:
         size = width * round(BLOCK_SECONDS * rate)
         read1 = getattr(self._stream, "read1", self._stream.read)  # what is there, without waiting for more
         while not self._closed:
-            more = read1(size)
+            more = read1(int(min(size, left)))
+            left -= len(more)
             data = carry + more
             carry = data[len(data) // width * width :]
             frames = as_float(np.frombuffer(data[: len(data) - len(carry)], "<i2").reshape(-1, channels))
@@ -204,17 +209,27 @@ class StandardInput:
             data += more
         return data
 
-    def _skip_header(self) -> tuple[int, int]:
-        """Read up to the first sample, and give the rate and the number of channels."""
+    def _skip_header(self) -> tuple[int, int, float]:
+        """Read up to the first sample: the rate, the number of channels, and the bytes of samples, inf if not known."""
         rate = channels = 0
-        while True:
-            chunk, size = struct.unpack("<4sI", self._read(8).ljust(8, b"\0"))
+        at = 12
+
+        def read(position: int, n: int) -> bytes:
+            nonlocal at
+            self._read(position - at)  # a pipe only goes forward
+            data = self._read(n)
+            at = position + len(data)
+            return data
+
+        for chunk, start, size in chunks(read, "little"):
             if chunk == b"data" and rate:
-                return rate, channels
-            body = self._read(min(size, 1 << 16))
-            if not chunk.strip(b"\0") or chunk == b"data" or size > 1 << 16 or (chunk == b"fmt " and len(body) < 16):
-                raise AudioError("standard input: a damaged WAV header; expected raw PCM (arecord -t raw)")
+                return rate, channels, size if 0 < size < NO_SIZE else math.inf
+            if not chunk.strip(b"\0") or chunk == b"data" or size > 1 << 16:
+                break
             if chunk == b"fmt ":
+                body = read(start + 4, min(size, 16))
+                if len(body) < 16:
+                    break
                 tag, channels, rate = struct.unpack_from("<HHI", body)
                 bits = struct.unpack_from("<H", body, 14)[0]
                 known = tag in (1, 0xFFFE) and bits == 16 and 1 <= channels <= MAX_CHANNELS
@@ -223,3 +238,4 @@ class StandardInput:
                         f"standard input: {channels} channels of {bits} bits at {rate} Hz; expected 16-bit samples "
                         f"(arecord -f S16_LE -r 16000 -c 1 -t raw), in 1 to {MAX_CHANNELS} channels"
                     )
+        raise AudioError("standard input: a damaged WAV header; expected raw PCM (arecord -t raw)")

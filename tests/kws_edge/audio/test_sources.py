@@ -127,9 +127,12 @@ def test_another_rate_is_resampled() -> None:
 def test_a_wav_header_as_arecord_writes_it_is_left_out_and_believed(rate: int) -> None:
     data = with_header(pcm(sine(440, 0.5, rate)), rate)
     streamed = data[:4] + b"\xff\xff\xff\x7f" + data[8:40] + b"\xff\xff\xff\x7f" + data[44:]
+    unsized = data[:40] + bytes(4) + data[44:]
     extra = data[:36] + b"LIST\4\0\0\0abcd" + data[36:]
+    odd = data[:36] + b"note\5\0\0\0abcde\0" + data[36:]
+    trailing = data + b"LIST\x80\x0c\0\0" + b"\x7f" * 3200
     clip = load(data).samples
-    for each in (data, streamed, extra):
+    for each in (data, streamed, unsized, extra, odd, trailing):
         samples = joined(StandardInput(stream=Pipe(each, [7, 1000])))
         assert len(samples) == pytest.approx(len(clip), abs=1)
         assert samples[: len(clip)] == pytest.approx(clip[: len(samples)], abs=1e-4)
