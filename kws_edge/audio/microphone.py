@@ -125,14 +125,19 @@ class Microphone:
         return len(self._inbox) * self._block
 
     def __iter__(self) -> Iterator[Block]:
-        """The blocks, until `close`.
+        """The blocks, until the next `close`.
 
         Raises
         ------
         DeviceError : there is no such device, it cannot be opened, what it brings cannot be taken, or it went away and
             did not come back.
         """
-        self._closed.clear()
+        self._closed.clear()  # here and not at the first block, so that a `close` between the two counts
+        return self._blocks()
+
+    def _blocks(self) -> Iterator[Block]:
+        if self._closed.is_set():
+            return
         self._open()
         attempts, last = 0, time.monotonic()
         try:

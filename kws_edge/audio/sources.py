@@ -92,12 +92,16 @@ class WavFile:
         return self._mute.problem
 
     def __iter__(self) -> Iterator[Block]:
-        """The blocks, from the start of the file.
+        """The blocks, from the start of the file, also after a `close`.
 
         Raises
         ------
         AudioError, SettingError : as `audio.read_blocks` does.
         """
+        self._closed = False  # here and not at the first block, so that a `close` between the two counts
+        return self._blocks()
+
+    def _blocks(self) -> Iterator[Block]:
         start, position = time.monotonic(), 0.0
         for samples in read_blocks(self._source, BLOCK_SECONDS, channel=self._channel):
             self._mute.add(len(samples) / SAMPLE_RATE, zeros=not samples.any())

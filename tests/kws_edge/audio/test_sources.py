@@ -69,6 +69,17 @@ def test_a_closed_file_ends(tmp_path: Path) -> None:
     assert list(blocks) == []
 
 
+def test_a_file_is_heard_again_from_its_start(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", sine(440, 1), SAMPLE_RATE)
+    source = WavFile(tmp_path / "a.wav")
+    first = joined(source)
+    source.close()
+    assert np.array_equal(joined(source), first)
+    blocks = iter(source)
+    source.close()
+    assert list(blocks) == []
+
+
 # Standard input
 
 
@@ -557,6 +568,17 @@ def test_closing_from_another_thread_ends_the_iteration_and_releases_the_device(
     assert list(mic) == []
     assert time.monotonic() - start < 20
     assert machine.open == []
+
+
+def test_closing_before_the_first_block_opens_no_device_and_iterating_again_does(machine: StandIn) -> None:
+    mic = Microphone(backend=machine)
+    blocks = iter(mic)
+    mic.close()
+    assert list(blocks) == []
+    assert machine.opened == []
+    blocks = iter(mic)
+    threading.Thread(target=lambda: (wait(lambda: len(machine.open)), say(machine, 0.05))).start()
+    assert len(next(blocks).samples) == 800
 
 
 def test_giving_up_releases_the_device(machine: StandIn) -> None:
