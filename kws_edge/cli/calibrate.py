@@ -175,18 +175,17 @@ def calibrate(
     better than a higher limit for all words.
     """
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.model.onnx_file import check_target
     from kws_edge.stream.settings import StreamSettings, chosen_labels
     from kws_edge.svg import check_name
     from kws_edge.tuning import calibration, choice
     from kws_edge.tuning.false_accepts import FalseAccepts
     from kws_edge.tuning.plot import det_plot
-    from kws_edge.tuning.record import stream_record, write_forms
+    from kws_edge.tuning.record import check_targets, stream_record, write_forms
     from kws_edge.tuning.recordings import draw, short_name, short_names, spoken
 
     loaded = KeywordModel.load(model)
     metadata = loaded.metadata
-    check_target(loaded.path, out, overwrite=force)
+    check_targets(loaded.path, out, overwrite=force)
     if plot:
         check_name(plot)
     if after_wake and not metadata.stream:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kws_edge.errors import SettingError
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.onnx_file import check_target, write_copy
 from kws_edge.stream.framing import DEFAULT_HOP
@@ -60,12 +61,36 @@ def stream_record(
 def write_forms(source: Path, out: Path, metadata: Metadata, *, overwrite: bool) -> None:
     """Write a model with other metadata, and the forms of it that lie beside it.
 
+    Forms that lie beside the target and that the source lacks are removed: they are another network's, and would be
+    taken for this one's.
+
     Raises
     ------
-    SettingError, ModelError : as `write_copy`.
+    SettingError, ModelError : as `write_copy`, for each of the forms, and before any is written where one exists.
     """
-    check_target(source, out, overwrite=overwrite)
+    check_targets(source, out, overwrite=overwrite)
     for form in FORMS:
-        if (beside := source.with_suffix(form)).exists():
-            write_copy(beside, out.with_suffix(form), metadata, overwrite=True)
+        beside, target = source.with_suffix(form), out.with_suffix(form)
+        if beside.exists():
+            write_copy(beside, target, metadata, overwrite=overwrite)
+        else:
+            _remove(target)
     write_copy(source, out, metadata, overwrite=overwrite)  # last, as it says that the others are there
+
+
+def check_targets(source: Path, out: Path, *, overwrite: bool) -> None:
+    """Raise SettingError where `write_forms` must not write: over the model itself, or what is not to be overwritten.
+
+    A form that the source lacks counts too, since it would be taken for the new model's.
+    """
+    for target in (out, *(out.with_suffix(form) for form in FORMS)):
+        check_target(source, target, overwrite=overwrite)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise SettingError(
+            f"cannot remove {path}: {error.strerror}; expected to, since it is a form of the model that was overwritten"
+        ) from None

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tiny_model import METADATA, build, save
 
-from kws_edge.errors import ModelError
+from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.tuning.record import write_forms
+from kws_edge.tuning.record import FORMS, write_forms
 
 OTHER = replace(METADATA, licence="other")
 
@@ -26,3 +26,32 @@ def test_the_model_is_written_last_so_that_one_that_is_there_has_its_forms(tmp_p
     with pytest.raises(ModelError):
         write_forms(source, out, OTHER, overwrite=False)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("has_form", [True, False])
+def test_a_form_that_exists_is_not_overwritten_unasked_and_nothing_is_written(tmp_path: Path, has_form: bool) -> None:
+    source, out = save(tmp_path), tmp_path / "out.onnx"
+    if has_form:
+        source.with_suffix(".step.onnx").write_bytes(build())
+    (tmp_path / "out.step.onnx").write_bytes(b"precious")
+    with pytest.raises(SettingError, match=r"out\.step\.onnx exists; expected a new name, or --force"):
+        write_forms(source, out, OTHER, overwrite=False)
+    assert (tmp_path / "out.step.onnx").read_bytes() == b"precious"
+    assert not out.exists()
+
+
+def test_over_another_model_none_of_its_forms_stays(tmp_path: Path) -> None:
+    source, out = save(tmp_path), tmp_path / "out.onnx"
+    source.with_suffix(".audio.onnx").write_bytes(build())
+    for form in (".onnx", *FORMS):
+        out.with_suffix(form).write_bytes(b"of another network")
+    write_forms(source, out, OTHER, overwrite=True)
+    assert sorted(path.name for path in tmp_path.glob("out.*")) == ["out.audio.onnx", "out.onnx"]
+    assert KeywordModel.load(out.with_suffix(".audio.onnx")).metadata.licence == "other"
+
+
+def test_a_form_is_no_source_of_a_model_whose_form_it_is(tmp_path: Path) -> None:
+    form = save(tmp_path).rename(tmp_path / "out.step.onnx")
+    with pytest.raises(SettingError, match="is the model itself"):
+        write_forms(form, tmp_path / "out.onnx", OTHER, overwrite=True)
+    assert form.exists()
