@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 import click
 
 from kws_edge.cli.options import TARGET, channel_option, model_option
 from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
 from kws_edge.errors import AudioError
-from kws_edge.model.score import SCORES
+from kws_edge.model.score import SCORES, Score
 from kws_edge.text import one_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 """What is taken for audio in a folder. A file that is named is read whatever it is called."""
 
-Score: TypeAlias = Literal["entropy", "vacuity"]
 Ask: TypeAlias = Callable[[str | BinaryIO, Callable[[float], None]], "Prediction"]
 
 _IN_MEMORY = 1 << 26  # bytes of standard input that need no temporary folder

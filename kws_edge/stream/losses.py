@@ -1,7 +1,7 @@
 """Losses of samples, and whether there are too many of them for a word to be heard.
 
 A word must lie between two losses to be found, and be seen whole for some tenths of a second. Where a loss comes every
-1.5 s, half of the words are found that are found without; at 1.2 s fewer, and at 0.6 s none (docs/listen.md).
+1.5 s, half of the words are found that are found without; at 1.2 s fewer, and at 0.6 s none.
 """
 
 from collections import deque

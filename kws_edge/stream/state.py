@@ -2,13 +2,8 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
-
-import numpy.typing as npt
 
 from kws_edge.arrays import F32
-
-Samples: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
 
 
 class State(StrEnum):
