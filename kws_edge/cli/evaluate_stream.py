@@ -200,7 +200,7 @@ def row(name: str, report: "StreamReport") -> str:
         found = f"{span(report.hit_rate, 100)} %"
         wrong, unsure, missed = str(report.wrong), str(report.abstained), str(report.missed)
     elif report.unknown:
-        wrong, unsure = str(report.unknown_accepted), str(report.unknown - report.unknown_accepted)
+        wrong, unsure = str(report.unknown_accepted), str(report.unknown_abstained)
     delays = [f"{delay:.2f}" if delay is not None else "" for delay in (report.delay(0.5), report.delay(0.95))]
     return (
         f"{found:23} {wrong:>5} {unsure:>8} {missed:>6}  {span(report.false_accepts_per_hour):22} "

@@ -57,7 +57,8 @@ class StreamReport:
     seconds : duration of the streams.
     hits, wrong, abstained, missed : outcomes for the words that are labels of the model.
     delays : of the hits, seconds from the end of the word to the decision; negative if the decision came first.
-    unknown, unknown_accepted : words that are not labels, and how many of them got a label.
+    unknown, unknown_accepted, unknown_abstained : words that are not labels, and how many of them got an event with a
+        label and one without. For the others there was none, as there should be.
     false_accepts : events with a label that belong to no such word, including those at unknown words.
     abstentions : events without a label where no word was said.
     words_of, hits_of, false_accepts_of : label → its words, hits and false accepts.
@@ -80,6 +81,7 @@ class StreamReport:
     delays: tuple[float, ...] = ()
     unknown: int = 0
     unknown_accepted: int = 0
+    unknown_abstained: int = 0
     false_accepts: int = 0
     abstentions: int = 0
     words_of: Counter[str] = field(default_factory=Counter)
@@ -111,12 +113,13 @@ class StreamReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, rates with their intervals, and delays, as plain JSON types."""
-        names = ("hits", "wrong", "abstained", "missed", "unknown", "unknown_accepted", "false_accepts", "abstentions")
+        outcomes = ("hits", "wrong", "abstained", "missed")
+        others = ("unknown", "unknown_accepted", "unknown_abstained", "false_accepts", "abstentions")
         rate = self.hit_rate
         return {
             "seconds": self.seconds,
             "words": self.words,
-            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name) for name in (*outcomes, *others)},
             "hit_rate": rate._asdict() if rate else None,
             "false_accepts_per_hour": self.false_accepts_per_hour._asdict(),
             "delay": {"p50": self.delay(0.5), "p95": self.delay(0.95)},
@@ -186,6 +189,7 @@ def evaluate(events: Sequence[Event], words: Iterable[Word], seconds: float, lab
         delays=tuple(a.event.time - a.word.end for a in known if a.event and a.outcome is Outcome.HIT),
         unknown=len(unknown),
         unknown_accepted=len(accepted),
+        unknown_abstained=sum(answer.outcome is Outcome.ABSTAINED for answer in unknown),
         false_accepts=len(false_accepts),
         abstentions=sum(event.label is None for event in left),
         words_of=Counter(answer.word.label for answer in known),

@@ -12,9 +12,17 @@ from click.testing import CliRunner, Result
 from tiny_model import METADATA
 
 from kws_edge.cli import main
+from kws_edge.cli.evaluate_stream import row
 from kws_edge.stream.settings import StreamSettings
+from kws_edge.tuning.evaluation import StreamReport
 
 RATE = 16_000
+
+
+def test_of_unknown_words_those_without_an_event_are_not_called_not_sure() -> None:
+    report = StreamReport(60.0, unknown=10, unknown_accepted=2, unknown_abstained=3, false_accepts=2)
+    wrong, unsure, rate, *_ = row("10 unknown words", report).split()
+    assert (wrong, unsure, rate) == ("2", "3", "120.0")
 
 
 @pytest.fixture

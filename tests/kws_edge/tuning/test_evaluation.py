@@ -97,10 +97,11 @@ def test_events_where_nothing_was_said_are_false_accepts_or_abstentions() -> Non
 
 
 def test_a_label_on_a_word_outside_the_vocabulary_is_a_false_accept() -> None:
-    words = [Word("bird", 2, 2.5), Word("tree", 5, 5.5)]
+    words = [Word("bird", 2, 2.5), Word("tree", 5, 5.5), Word("cat", 8, 8.5)]
     report = evaluate([event("yes", 2, 2.6), event(None, 5, 5.6)], words, 10, LABELS)
-    assert (report.unknown, report.unknown_accepted, report.false_accepts, report.abstentions) == (2, 1, 1, 0)
-    assert report.words == 0
+    assert (report.unknown, report.unknown_accepted, report.unknown_abstained) == (3, 1, 1)
+    assert (report.false_accepts, report.abstentions, report.words) == (1, 0, 0)
+    assert report.to_dict()["unknown_abstained"] == 1
 
 
 def test_delays_run_from_the_end_of_the_word_to_the_decision() -> None:
