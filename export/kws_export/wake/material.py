@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -20,6 +21,8 @@ HELD_OUT = 0.2
 """Of the speakers, voices and takes."""
 HELD_OUT_SPEECH = 0.3
 """Of the speakers of the negatives: an hour at least is needed to tell one false accept an hour."""
+DOMINANT = 0.6
+"""Who has more than this of the takes or of the time is in both parts: the others alone would be too few for one."""
 MARGIN = 0.1
 """Seconds that a word keeps on both sides when it is cut out of a recording."""
 LONGEST = 2.0
@@ -51,7 +54,8 @@ class Material:
 def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int) -> tuple[Material, Material]:
     """(training, held out): no speaker, no voice and no recording is in both.
 
-    Where a word has recordings of one speaker alone, every fifth take is held out. Recordings of the kind "words" are
+    Where a word has recordings of one speaker or two, or hardly of any other than one, every fifth take is held out
+    instead, and so is the last part of a recording that is most of the speech. Recordings of the kind "words" are
     held out apart from speech: an hour of them is a hundred hours of what people say on its own, so a limit of false
     accepts that held there would silence the model in any room.
 
@@ -135,36 +139,66 @@ def cut_out(samples: I16) -> I16:
 
 
 def _held_out(sayings: Sequence[Saying], seed: int) -> list[bool]:
-    """Which are held out: by speaker, where there are several, in a fifth of the sayings at most."""
-    speakers = list(dict.fromkeys(s.speaker for s in sayings))
-    if len(speakers) < 3:
+    """Which are held out: by speaker, where there are several, in a fifth of the sayings at most.
+
+    Where even the speaker with the fewest has more than a fifth, it is that one; where one speaker has nearly all,
+    every fifth take.
+    """
+    takes = Counter(s.speaker for s in sayings)
+    if len(takes) < 3 or max(takes.values()) > DOMINANT * len(sayings):
         return [i % 5 == 2 for i in range(len(sayings))]
-    order = sorted(speakers, key=lambda speaker: _share(speaker, seed))
-    out: set[str] = set()
-    for speaker in order:
-        if sum(s.speaker in out for s in sayings) >= HELD_OUT * len(sayings):
-            break
-        out.add(speaker)
+    out = _fitting(takes, HELD_OUT * len(sayings), seed) or {min(takes, key=takes.__getitem__)}
     return [s.speaker in out for s in sayings]
 
 
 def _parted(pieces: Sequence[Piece], seed: int) -> tuple[list[I16], list[I16]]:
-    """Recordings to train with, and others, `HELD_OUT_SPEECH` of the time, by other speakers; of few, the last part."""
+    """Recordings to train with, and others, `HELD_OUT_SPEECH` of the time at most, by other speakers.
+
+    Of few speakers, and of one with most of the time, it is the last part of what each says.
+    """
     speakers: dict[str, list[I16]] = {}
     for piece in pieces:
         speakers.setdefault(f"{piece.source.name}/{piece.speaker}", []).append(piece.samples)
-    if len(speakers) < 3:
-        cuts = [(x, round(len(x) * (1 - HELD_OUT_SPEECH))) for samples in speakers.values() for x in samples]
-        return [x[:cut] for x, cut in cuts], [x[cut:] for x, cut in cuts]
-    left = HELD_OUT_SPEECH * sum(len(piece.samples) for piece in pieces)
+    lengths = {name: sum(map(len, samples)) for name, samples in speakers.items()}
+    total = sum(lengths.values())
+    cut = {name for name, n in lengths.items() if len(speakers) < 3 or n > DOMINANT * total}
+    whole = {name: n for name, n in lengths.items() if name not in cut}
+    out = _fitting(whole, HELD_OUT_SPEECH * sum(whole.values()), seed)
+    if not out and not cut:
+        out = {min(whole, key=whole.__getitem__)} if whole else set()
     training, held_out = list[I16](), list[I16]()
     for name in sorted(speakers, key=lambda name: _share(name, seed)):
-        if left > 0:
+        if name in cut:
+            first, last = _in_time(speakers[name], HELD_OUT_SPEECH)
+            training, held_out = training + first, held_out + last
+        elif name in out:
             held_out += speakers[name]
-            left -= sum(map(len, speakers[name]))
         else:
             training += speakers[name]
     return training, held_out
+
+
+def _fitting(sizes: Mapping[str, int], most: float, seed: int) -> set[str]:
+    """Some of those named, in an order by the seed, that have no more than `most` together."""
+    found: set[str] = set()
+    for name in sorted(sizes, key=lambda name: _share(name, seed)):
+        if sizes[name] <= most:
+            found.add(name)
+            most -= sizes[name]
+    return found
+
+
+def _in_time(recordings: Sequence[I16], share: float) -> tuple[list[I16], list[I16]]:
+    """The first part of recordings that follow each other, and the last `share` of the time; one is cut for it."""
+    left = round(share * sum(map(len, recordings)))
+    first, last = list(recordings), list[I16]()
+    while left > 0:
+        recording = first.pop()
+        if len(recording) > left:
+            first.append(recording[:-left])
+        last.insert(0, recording[-left:])
+        left -= len(recording)
+    return first, last
 
 
 def _share(name: str, seed: int) -> float:

@@ -39,6 +39,53 @@ def test_of_one_speaker_every_fifth_take_is_held_out() -> None:
     assert (len(training.words), len(held_out.words)) == (16, 4)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_one_speaker_with_nearly_all_takes_is_not_held_out_whole(seed: int) -> None:
+    words = [*(saying("me") for _ in range(40)), saying("ann"), saying("bob")]
+    training, held_out = part(words, [], pack(), seed)
+    assert (len(training.words), len(held_out.words)) == (34, 8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("takes", [[10] * 9, [30, 30, 12, 12, 12, 2, 2], [45, 45, 10], [1] * 20])
+def test_speakers_are_held_out_whole_in_a_fifth_of_the_takes_at_most(takes: list[int], seed: int) -> None:
+    words = [saying(f"person{i}") for i, n in enumerate(takes) for _ in range(n)]
+    training, held_out = part(words, [], pack(), seed)
+    assert 0.1 <= len(held_out.words) / len(words) <= 0.2
+    assert {s.speaker for s in training.words}.isdisjoint(s.speaker for s in held_out.words)
+
+
+def test_of_three_speakers_alike_one_is_held_out() -> None:
+    training, held_out = part([saying(f"person{i % 3}") for i in range(9)], [], pack(), seed=1)
+    assert (len(training.words), len(held_out.words)) == (6, 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_recording_among_short_ones_is_parted_in_time(seed: int) -> None:
+    lengths = {"radio": 3600, "a": 300, "b": 300}
+    speech = Pack(tuple(Piece(SPEECH, name, "", np.ones(16_000 * n, np.int16)) for name, n in lengths.items()))
+    training, held_out = part([saying("me") for _ in range(20)], [], speech, seed)
+    assert sorted(len(x) // 16_000 for x in training.speech) == [300, 300, 2520]
+    assert [len(x) // 16_000 for x in held_out.speech] == [1080]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_more_speech_is_held_out_than_its_share(seed: int) -> None:
+    minutes = [10, 10, 5, 2, 2, 1]
+    speech = Pack(tuple(Piece(SPEECH, f"s{i}", "", np.ones(960_000 * n, np.int16)) for i, n in enumerate(minutes)))
+    training, held_out = part([saying("me") for _ in range(20)], [], speech, seed)
+    told = [sum(map(len, material.speech)) // 960_000 for material in (training, held_out)]
+    assert sum(told) == 30
+    assert 5 <= told[1] <= 9
+
+
+def test_of_one_speaker_with_many_recordings_the_last_are_held_out() -> None:
+    speech = Pack(tuple(Piece(SPEECH, "me", "", np.full(16_000 * 60, i, np.int16)) for i in range(5)))
+    training, held_out = part([saying("me") for _ in range(20)], [], speech, seed=1)
+    assert [(x[0], len(x) // 16_000) for x in training.speech] == [(0, 60), (1, 60), (2, 60), (3, 30)]
+    assert [(x[0], len(x) // 16_000) for x in held_out.speech] == [(3, 30), (4, 60)]
+
+
 def test_the_same_seed_parts_alike() -> None:
     words = [saying(f"person{i}") for i in range(10)]
     first, second = (part(words, [], pack(), seed=3)[1] for _ in range(2))
