@@ -97,26 +97,33 @@ def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int)
 def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
     """The takes of a folder: FOLDER/WORD/*, or FOLDER/* where there is one word.
 
-    Who speaks is what stands before `_nohash_` in a file's name; a file without it has a speaker of its own, unless
-    none has it, which is taken for one speaker.
+    A word may have several folders, such as `hey_lamp` and `Hey Lamp`. Who speaks is what stands before `_nohash_` in
+    a file's name; a file without it has a speaker of its own, unless none has it, which is taken for one speaker.
 
     Raises
     ------
     SettingError : there are none, or none of a word that has a folder.
     AudioError : one cannot be decoded.
     """
-    found = []
+    paths: list[tuple[str, Path]] = []
     for label in labels:
-        own = [
+        own = sorted(
             p
             for p in folder.iterdir()
             if p.is_dir() and p.name.casefold() in (label.casefold(), folder_name(label).casefold())
-        ]
-        where = own[0] if own else folder
-        if len(labels) > 1 and not own:
-            continue
-        for path in sorted(p for p in where.iterdir() if is_audio(p)):
-            found.append(Saying(label, path.stem.partition("_nohash_")[0], True, cut_out(as_int16(load(path).samples))))
+        )
+        for where in own or ([folder] if len(labels) == 1 else []):
+            paths += [(label, path) for path in sorted(filter(is_audio, where.iterdir()))]
+    unnamed = not any("_nohash_" in path.stem for _, path in paths)
+    found = [
+        Saying(
+            label,
+            "" if unnamed else path.stem.partition("_nohash_")[0],
+            True,
+            cut_out(as_int16(load(path).samples)),
+        )
+        for label, path in paths
+    ]
     if not found:
         expected = (
             "audio files" if len(labels) == 1 else f"folders {', '.join(map(folder_name, labels))} with audio files"
@@ -126,12 +133,18 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
 
 
 def load_takes(label: str, paths: Sequence[Path]) -> list[Saying]:
-    """What voices said, as files of `voices.files`: one speaker a voice."""
-    return [Saying(label, path.stem.partition("_nohash_")[0], False, as_int16(load(path).samples)) for path in paths]
+    """What voices said, as files of `voices.files`: one speaker a voice. One longer than `LONGEST` is cut as others."""
+    found = []
+    for path in paths:
+        samples = as_int16(load(path).samples)
+        if len(samples) > LONGEST * SAMPLE_RATE:
+            samples = cut_out(samples)
+        found.append(Saying(label, path.stem.partition("_nohash_")[0], False, samples))
+    return found
 
 
 def cut_out(samples: I16) -> I16:
-    """The word of a recording, with `MARGIN` on both sides; at most `LONGEST`, the end of it where it is longer."""
+    """The word of a recording, with `MARGIN` on both sides; of a longer one its last `LONGEST`, with one after it."""
     start, end = speech_bounds(as_float(samples))
     margin = round(MARGIN * SAMPLE_RATE)
     start = max(0, start - margin, end - round(LONGEST * SAMPLE_RATE))

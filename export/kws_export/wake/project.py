@@ -2,12 +2,17 @@
 
 import hashlib
 import json
+import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Protocol
 
+import numpy as np
+
+from kws_edge.arrays import I16
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.onnx_file import model_name
@@ -80,6 +85,11 @@ class WakeProject:
         except ModelError as error:
             raise SettingError(f"whom the negatives and --recordings-note name: {error}") from None
         self.front_end = self.first.front_end
+        self._given = {
+            "recordings": _digest((s.label, s.speaker, s.samples) for s in self.recorded),
+            "negatives": _digest((p.source.kind, p.source.name, p.speaker, p.samples) for p in self.negatives.pieces),
+            "start": hashlib.sha256(self.start.read_bytes()).hexdigest(),
+        }
         with held(self.folder):
             self._claim()
 
@@ -161,12 +171,7 @@ class WakeProject:
     def _claim(self) -> None:
         """Keep the settings beside the work, and refuse another project's folder."""
         file = self.folder / "wake.json"
-        given = {
-            "recordings": len(self.recorded),
-            "negatives": sum(len(piece.samples) for piece in self.negatives.pieces),
-            "start": hashlib.sha256(self.start.read_bytes()).hexdigest(),
-        }
-        mine = json.loads(json.dumps({**self.settings.to_dict(), **given}))
+        mine = json.loads(json.dumps({**self.settings.to_dict(), **self._given}))
         if file.is_file() and (theirs := _settings(file)) != mine:
             changed = sorted(key for key in mine if mine[key] != theirs.get(key))
             takes = {"words", "language", "voices", "takes", "near_misses", "seed"} & set(changed)
@@ -178,6 +183,17 @@ class WakeProject:
             for run in self.folder.glob("run-*"):  # what was spoken stays good; what was trained does not
                 shutil.rmtree(run)
         replace_file(file, json.dumps(mine, ensure_ascii=False, indent=1))
+
+
+def _digest(recordings: Iterable[tuple[str | I16, ...]]) -> str:
+    """SHA-256 of what recordings are and of their samples, in their order."""
+    digest = hashlib.sha256()
+    for values in recordings:
+        for value in values:
+            content = os.fsencode(value) if isinstance(value, str) else np.ascontiguousarray(value, "<i2").tobytes()
+            digest.update(f"{len(content)} ".encode())  # so that no two lists of values run into the same bytes
+            digest.update(content)
+    return digest.hexdigest()
 
 
 def _settings(file: Path) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class WakeRun:
                     write_checkpoint(self.folder / "best.pt", best)
             self._save(line)
             report(line)
-        best = min(self._judged_lines(), key=lambda line: line["mean"])
+        best = min(reversed(self._judged_lines()), key=lambda line: line["mean"])  # of equal ones the last, as above
         if lost := [label for label, missed in best["of_word"].items() if missed > USELESS]:
             raise CollapseError(f"{', '.join(lost)} was not learnt: missed {best['of_word'][lost[0]]:.0%} of the time")
         return self.folder / "best.pt"

@@ -56,7 +56,7 @@ REAL_SHARE = 0.5
 NEIGHBOURS = 0.5
 """How often other speech comes right before and after the word."""
 VISIBLE = (0.15, 0.6)
-"""How much of a word is seen in a window that holds a part of it."""
+"""How much of a word, or of what a window shows of a longer one, is seen in a window that holds a part of it."""
 HARD_SHIFT = 8
 """Frames."""
 TRAILING = 1_600
@@ -155,7 +155,7 @@ class Windows:
     def _partial(self, rng: np.random.Generator) -> tuple[F32, int]:
         """The beginning of a word at the window's end, its end at the window's beginning, or one of these in speech."""
         clip, _ = self._say(rng)
-        visible = int(len(clip) * rng.uniform(*VISIBLE))
+        visible = int(min(len(clip), self.n) * rng.uniform(*VISIBLE))
         out = np.zeros(self.n, np.float32) if rng.random() < 0.5 else self._stretch(rng)
         if rng.random() < 0.5:
             out[self.n - visible :] = clip[:visible]

@@ -8,7 +8,7 @@ import soundfile
 
 from kws_edge.errors import SettingError
 from kws_export.data.pack import Pack, Piece, Source
-from kws_export.wake.material import Saying, cut_out, load_recordings, part
+from kws_export.wake.material import LONGEST, MARGIN, Saying, cut_out, load_recordings, load_takes, part
 
 SPEECH, SOUNDS, WORDS = Source("talk"), Source("hum", kind="sounds"), Source("list", kind="words")
 
@@ -130,6 +130,38 @@ def test_recordings_lie_in_a_folder_named_for_the_word_or_alone(tmp_path: Path, 
     for name in ("ann_nohash_0.wav", "bob_nohash_0.wav"):
         soundfile.write(tmp_path / folder / name, np.sin(np.arange(16_000) / 5), 16_000)
     assert [s.speaker for s in load_recordings(tmp_path, ["Küche"])] == ["ann", "bob"]
+
+
+def test_all_folders_of_a_word_are_read(tmp_path: Path) -> None:
+    for name in ("hey_lamp/ann_nohash_0.wav", "Hey Lamp/bob_nohash_0.wav", "other/eve_nohash_0.wav"):
+        (tmp_path / name).parent.mkdir()
+        soundfile.write(tmp_path / name, np.sin(np.arange(16_000) / 5), 16_000)
+    for labels in (["hey lamp"], ["hey lamp", "door"]):
+        assert [(s.label, s.speaker) for s in load_recordings(tmp_path, labels)] == [
+            ("hey lamp", "bob"), ("hey lamp", "ann"),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "speakers"),
+    [(["1", "2", "3"], 1), (["ann_nohash_0", "ann_nohash_1", "2", "3"], 3)],
+)
+def test_takes_that_name_no_speaker_are_of_one_unless_others_name_theirs(
+    tmp_path: Path, names: list[str], speakers: int
+) -> None:
+    for name in names:
+        soundfile.write(tmp_path / f"{name}.wav", np.sin(np.arange(16_000) / 5), 16_000)
+    assert len({s.speaker for s in load_recordings(tmp_path, ["lamp"])}) == speakers
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(0.5, 0.5), (2.0, 2.0), (4.0, LONGEST)])
+def test_a_phrase_that_lasts_too_long_is_cut_whoever_says_it(tmp_path: Path, seconds: float, kept: float) -> None:
+    path, end = tmp_path / "voice_nohash_0.wav", np.zeros(3200)
+    said = 0.3 * np.random.default_rng(0).standard_normal(round(16_000 * seconds - 3200))
+    soundfile.write(path, np.concatenate([said, end]), 16_000)
+    (take,) = load_takes("lamp", [path])
+    assert len(take.samples) / 16_000 == pytest.approx(kept, abs=MARGIN + 0.05)
+    assert len(take.samples) / 16_000 <= LONGEST + MARGIN
 
 
 def test_a_folder_without_takes_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -120,6 +121,32 @@ def test_the_same_command_again_trains_nothing_and_gives_the_same_model(
     first, second = (KeywordModel.load(path).metadata for path in (out, work / "again.onnx"))
     assert first.stream == second.stream
     assert first.thresholds == second.thresholds
+
+
+@pytest.mark.parametrize("changed", ["nothing", "takes", "speakers", "negatives", "kinds"])
+def test_a_run_is_not_gone_on_with_where_its_takes_or_negatives_have_changed(tmp_path: Path, changed: str) -> None:
+    import soundfile
+
+    def pack(level: int, kind: Literal["speech", "words"] = "speech") -> Pack:
+        return Pack((Piece(Source("talk", kind=kind), "s", "", np.full(16_000, level, np.int16)),))
+
+    def take(name: str, tone: int) -> None:
+        (tmp_path / "takes").mkdir(exist_ok=True)
+        soundfile.write(tmp_path / "takes" / name, 0.5 * np.sin(np.arange(16_000) / tone), 16_000)
+
+    def project(negatives: Pack) -> None:
+        start = KeywordModel.load("stream").path
+        WakeProject(SETTINGS, tmp_path / "work", start=start, negatives=negatives, recordings=tmp_path / "takes")
+
+    take("me_nohash_0.wav", 5)
+    project(pack(1))
+    (tmp_path / "work" / "run-1").mkdir()
+    if changed == "takes":
+        take("me_nohash_0.wav", 6)
+    if changed == "speakers":
+        (tmp_path / "takes" / "me_nohash_0.wav").rename(tmp_path / "takes" / "you_nohash_0.wav")
+    project({"negatives": pack(2), "kinds": pack(1, "words")}.get(changed, pack(1)))
+    assert (tmp_path / "work" / "run-1").exists() is (changed == "nothing")
 
 
 def test_a_folder_of_another_word_is_refused(made: tuple[Path, Path, Quiet], recordings: Path, negatives: Pack) -> None:

@@ -52,6 +52,19 @@ def test_a_word_longer_than_a_window_shows_its_end(windows: Windows) -> None:
     assert np.abs(placed[-2000:]).max() > 0
 
 
+@pytest.mark.parametrize("seconds", [2.0, 2.3, 4.0])
+def test_a_part_of_a_phrase_longer_than_a_window_is_less_than_what_a_window_with_it_shows(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Saying("lamp", "v", False, np.full(round(16_000 * seconds), 9000, np.int16))
+    windows = Windows(Material([said], speech=[np.zeros(160_000, np.int16)]), ["lamp"], FrontEnd(), seed=1)
+    for i in range(200):
+        x, label = windows._partial(np.random.default_rng(i))
+        assert (x.shape, label) == ((windows.n,), windows.unknown)
+        assert 0.1 < np.count_nonzero(x) / windows.n <= 0.6
+    assert len(windows.draw(0, 0, 64)) == 64
+
+
 def test_a_hard_window_is_the_training_speech_around_where_the_network_fired(windows: Windows) -> None:
     windows.hard = np.array([700])
     try:
