@@ -75,9 +75,16 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
 
         Raises
         ------
-        SettingError : a clip is shorter than one frame, or the batch is too small for its negatives or the processes.
+        SettingError : a clip is shorter than one frame, at the highest speed that it may be played at; or the batch is
+            too small for its negatives or the processes; or there is nothing to be a word's neighbours.
         """
-        _refuse_short(data, front_end)
+        _refuse_short(data, front_end, augmentation.speed[1] if augmentation.speed_probability > 0 else 1.0)
+        neighbours = augmentation.stream_probability > 0 and augmentation.neighbour_probability > 0
+        if negatives and neighbours and not negatives.others:
+            raise SettingError(
+                f"neighbour_probability={augmentation.neighbour_probability}, but the negatives have no recordings; "
+                "expected some, or 0"
+            )
         self.data, self.front_end, self.augmentation = data, front_end, augmentation
         self.of_clips = sample_transforms(augmentation, noises)
         self.of_streams = sample_transforms(augmentation, noises, in_stream=True)
@@ -212,9 +219,12 @@ def draw_epoch(labels: I64, balance: float, rng: np.random.Generator) -> I64:
     return rng.permutation(np.concatenate(drawn))
 
 
-def _refuse_short(data: ArrayDataset, front_end: FrontEnd) -> None:
+def _refuse_short(data: ArrayDataset, front_end: FrontEnd, speed: float = 1.0) -> None:
+    """Raise SettingError where a clip has no frame, played so many times as fast or slower."""
     shortest = int(np.argmin(data.lengths))
-    if data.lengths[shortest] < front_end.window:
+    fewest = math.ceil(front_end.window * max(1.0, speed))
+    if data.lengths[shortest] < fewest:
+        faster = f" at {speed:g} times the speed" if speed > 1 else ""
         raise SettingError(
-            f"{data.names[shortest]} has {data.lengths[shortest]} samples; expected {front_end.window} or more, a frame"
+            f"{data.names[shortest]} has {data.lengths[shortest]} samples; expected {fewest} or more, a frame{faster}"
         )

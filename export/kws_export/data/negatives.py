@@ -84,10 +84,15 @@ class Negatives:
     """Draws windows without a word. Recordings are kept as int16."""
 
     def __init__(self, words: ArrayDataset, noises: Sequence[F32], others: Sequence[I16], mix: NegativeMix) -> None:
-        """`words` are the training clips, `noises` float32 and `others` int16 recordings at the same rate."""
+        """`words` are the training clips, `noises` float32 and `others` int16 recordings at the same rate.
+
+        Raises
+        ------
+        SettingError : a kind has a weight, but no recordings to draw it from.
+        """
         self.words, self.noises, self.others, self.mix = words, noises, others, mix
         weights = np.array(mix.weights)
-        for name, recordings, kind in (("noise", noises, 3), ("other", others, 4)):
+        for name, recordings, kind in (("noise", noises, 3), ("other", others, 4), ("hard", others, 5)):
             if weights[kind] > 0 and not recordings:
                 raise SettingError(f"negatives: weight {name}={weights[kind]}, but no such recordings were given")
         self._kinds: tuple[Callable[[int, np.random.Generator], F32], ...]
@@ -160,7 +165,8 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
     Parameters
     ----------
     patterns : folders (searched with all below), files or globs.
-    data_root : the Speech Commands folder whose validation and testing lists name what must not be trained on.
+    data_root : the Speech Commands folder whose clips for validation and testing must not be trained on: those that its
+        lists name or, where it has none, that `speech_commands.index` holds out.
 
     Returns
     -------
@@ -168,7 +174,7 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
 
     Raises
     ------
-    SettingError : a pattern names no recording.
+    SettingError : a pattern names no recording, or the data set is none.
     AudioError : none of a pattern's recordings can be decoded. One among others that cannot is named and left out.
     """
     excluded = held_out(data_root)

@@ -162,8 +162,13 @@ def background(root: Path) -> dict[str, F32]:
 
 
 def held_out(root: Path) -> set[str]:
-    """What the list files keep from training: keys `folder/file` without extension, of _unknown_ and the like too."""
-    return set().union(*_split_keys(root).values())
+    """What is kept from training: keys `folder/file` without extension, of _unknown_ and what else a list names too.
+
+    Raises SettingError as `index` does.
+    """
+    clips = [*index(root), *unlabelled(root)]
+    found = {f"{clip.path.parent.name}/{clip.path.stem}" for clip in clips if clip.split != "train"}
+    return found.union(*_split_keys(root).values())
 
 
 def _split_keys(root: Path) -> dict[Split, set[str]]:

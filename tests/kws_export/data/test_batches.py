@@ -114,6 +114,19 @@ def test_a_clip_shorter_than_a_frame_is_named() -> None:
             use()
 
 
+def test_a_clip_of_which_no_frame_is_left_when_it_is_played_faster_is_named() -> None:
+    lengths = DATA.lengths.copy()
+    lengths[4] = 420
+    short = ArrayDataset(DATA.samples, lengths, DATA.labels, DATA.names)
+    faster = Augmentation(speed=(0.9, 1.1), speed_probability=1, pad_probability=0)
+    with pytest.raises(SettingError, match=r"w/4\.wav has 420 samples; expected 441 or more, a frame at 1\.1 times"):
+        EpochBatches(short, [], FE, faster, batch=6, balance=1, seed=1, epoch=0)
+    lengths[4] = 441
+    for settings in (faster, replace(faster, speed=(1.1, 1.1))):
+        epoch = EpochBatches(short, [], FE, settings, batch=6, balance=1, seed=1, epoch=0)
+        assert [len(epoch[i][1]) for i in range(3)] == [6, 6, 6]
+
+
 # --- batches
 
 
@@ -233,6 +246,16 @@ def test_a_batch_must_have_room_for_a_word_and_for_every_process() -> None:
         batches(batch=4, negatives=negatives(0.9))
     with pytest.raises(SettingError, match="batch=2, 0 of it negatives, for 3 processes"):
         batches(batch=2, rank=2, world_size=3)
+
+
+def test_neighbours_of_words_need_recordings() -> None:
+    mix = NegativeMix(share=0.3, partial=1, reversed=0, noise=0, other=0)
+    settings = Augmentation(stream_probability=1, neighbour_probability=0.5)
+    shape: dict[str, Any] = {"batch": 6, "balance": 1, "seed": 1, "epoch": 0}
+    with pytest.raises(SettingError, match=r"neighbour_probability=0\.5, but the negatives have no recordings"):
+        EpochBatches(DATA, NOISES, FE, settings, **shape, negatives=Negatives(DATA, [], [], mix))
+    EpochBatches(DATA, NOISES, FE, settings, **shape, negatives=Negatives(DATA, [], [np.ones(20_000, np.int16)], mix))
+    EpochBatches(DATA, NOISES, FE, settings, **shape)
 
 
 def test_loader_workers_make_the_same_batches_in_the_same_order() -> None:

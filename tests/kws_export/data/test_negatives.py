@@ -10,6 +10,7 @@ import soundfile as sf
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.tuning.soundscape import Word
 from kws_export.data.negatives import CLEARANCE, JITTER, NegativeMix, Negatives, between, load_recordings
+from kws_export.data.speech_commands import index, split_of
 from kws_export.data.splits import ArrayDataset
 
 RATE = 16_000
@@ -212,6 +213,26 @@ def test_what_the_lists_hold_out_is_left_out(root: Path) -> None:
     assert values(root, "speech/_unknown_") == [1]
 
 
+def test_without_lists_the_clips_that_the_data_sets_rule_holds_out_are_left_out(tmp_path: Path) -> None:
+    for i in range(60):
+        path = tmp_path / "speech" / ("yes", "_unknown_", "_background_noise_")[i % 3] / f"{i:04x}_nohash_0.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sf.write(path, np.full(800, i, np.int16), RATE)
+    trained = [i for i in range(60) if split_of(f"yes/{i:04x}_nohash_0.wav") == "train"]
+    assert 35 < len(trained) < 58
+    kept = values(tmp_path, "speech/yes", "speech/_unknown_", "speech/_background_noise_")
+    assert kept == [i for i in range(60) if i in trained or i % 3 == 2]  # noise is nobody's clip
+
+
+def test_of_one_speaker_without_lists_the_clips_for_training_are_left(tmp_path: Path) -> None:
+    (tmp_path / "speech" / "yes").mkdir(parents=True)
+    for i in range(40):
+        sf.write(tmp_path / "speech" / "yes" / f"me_nohash_{i}.wav", np.full(800, i, np.int16), RATE)
+    clips = index(tmp_path / "speech")
+    trained = [clip for clip in clips if clip.split == "train"]
+    assert 0 < len(values(tmp_path, "speech")) == len(trained) < len(clips)
+
+
 def test_a_pattern_without_recordings_is_named(root: Path) -> None:
     with pytest.raises(SettingError, match=r"no recording at .*books/\*\.mp3; looked for \.wav"):
         values(root, "books/*.mp3")
@@ -236,7 +257,9 @@ def test_impossible_mixes_are_refused(mix: dict[str, float], message: str) -> No
         NegativeMix(**mix)
 
 
-@pytest.mark.parametrize(("kind", "given"), [("noise", {"noises": ()}), ("other", {"others": ()})])
+@pytest.mark.parametrize(
+    ("kind", "given"), [("noise", {"noises": ()}), ("other", {"others": ()}), ("hard", {"others": ()})]
+)
 def test_a_kind_without_recordings_is_refused_unless_its_weight_is_zero(kind: str, given: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=rf"weight {kind}=1.0, but no such recordings were given"):
         drawn(kind, **given)
