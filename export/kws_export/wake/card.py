@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kws_edge.model.metadata import Metadata
 from kws_edge.tuning.evaluation import StreamReport
-from kws_edge.tuning.false_accepts import FalseAccepts, duration, interval
+from kws_edge.tuning.false_accepts import SOUNDS, FalseAccepts, duration, interval
 from kws_edge.tuning.points import Point
 from kws_export.data.pack import Source
 from kws_export.training.about import About
@@ -28,7 +28,7 @@ class Provenance:
     command : what makes it again.
     data : one line: the takes of the words.
     takes : of the words, in training.
-    real, voices : people's takes and speakers, by label; engines' licences.
+    voices : engines' licences.
     negatives : one line: hours of speech and sounds.
     sources : of the negatives.
     recordings : what the recordings were, and their licence, as the user says it; empty where there were none.
@@ -184,7 +184,7 @@ def _measured(
     if len(settings.labels) > 1:
         counts = point.words
         rows += [f"| of these, {w} | {counts.hits_of[w] / max(1, counts.words_of[w]):.1%} | |" for w in settings.labels]
-    verdict = FalseAccepts(point.negatives).verdict(settings.limit)
+    verdict = FalseAccepts(point.negatives, [SOUNDS]).verdict(settings.limit)
     rows += [
         f"| false accepts, {name} | {interval(report)} | {report.false_accepts} in {duration(report.seconds)} |"
         for name, report in point.negatives.items()

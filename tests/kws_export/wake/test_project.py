@@ -1,8 +1,9 @@
 """A wake word from recordings to a model, on a word that is a rising tone, told from other tones."""
 
+import json
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,9 +14,11 @@ import tone_words
 from kws_edge import KeywordModel, Spotter
 from kws_edge.errors import SettingError
 from kws_export.data.pack import Pack, Piece, Source
+from kws_export.evaluation.scoring import METHOD
 from kws_export.training.lock import held
 from kws_export.wake.project import WakeProject
 from kws_export.wake.settings import WakeSettings, WakeWord
+from kws_export.wake.windows import AUGMENTATION
 
 SETTINGS = WakeSettings(
     (WakeWord("Rießen"),), voices=("none",), near_misses=0, epochs=3, steps=12, batch=48, limit=60.0
@@ -93,11 +96,28 @@ def test_one_word_of_one_speaker_becomes_a_model_that_hears_it(made: tuple[Path,
     assert len(found) >= 2
 
 
+def test_the_file_says_how_it_was_trained_and_its_thresholds_were_chosen(made: tuple[Path, Path, Quiet]) -> None:
+    metadata = KeywordModel.load(made[1]).metadata
+    assert metadata.training["recipe"]["augmentation"] == json.loads(json.dumps(asdict(AUGMENTATION)))
+    assert metadata.calibration["method"] == METHOD
+
+
 def test_the_card_states_its_own_data_and_licences(made: tuple[Path, Path, Quiet]) -> None:
     card = made[1].with_suffix(".md").read_text(encoding="utf-8")
     assert "20 takes by 1 person to train with" in card
     assert "| Talk | CC0-1.0 | A. Talker |" in card
     assert "Rießen" in card
+
+
+def test_sounds_count_for_themselves_and_not_as_speech(made: tuple[Path, Path, Quiet]) -> None:
+    stream = KeywordModel.load(made[1]).metadata.stream
+    assert stream is not None
+    negatives = stream["calibration"]["negatives"]
+    assert {name: said["kind"] for name, said in negatives.items()} == {"speech": "speech", "sounds": "sounds"}
+    assert negatives["sounds"]["seconds"] == pytest.approx(30, abs=1)  # of six recordings, one is held out
+    card = made[1].with_suffix(".md").read_text(encoding="utf-8")
+    assert re.search(r"false accepts, speech \|.*\n\| false accepts, sounds \|", card), card
+    assert re.search(r"an hour on false accepts \| .* of speech", card), card
 
 
 def test_the_card_says_what_fires_on_single_words_which_no_limit_holds_for(made: tuple[Path, Path, Quiet]) -> None:
