@@ -8,6 +8,8 @@ from typing import Final
 from kws_edge.errors import SettingError
 from kws_edge.text import is_one_line, shown
 
+UNSTATED: Final = "not stated"
+"""For what nobody said: a licence, or whom to name."""
 LONGEST: Final = 150
 """Bytes of a text as a part of a path; file systems take 255, and the name of a take says more than its text."""
 

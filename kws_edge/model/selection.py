@@ -30,6 +30,9 @@ DEFAULT_TARGET: Final = 0.995
 TOLERANCE = 1e-6
 """A target counts as reached from this far below, so that 0.995 is reached by 199 of 200 whatever the rounding."""
 
+SHOWN_LEVEL: Final = 0.05 / 10
+"""Of the bound of a threshold that is shown: ten are looked at, and all ten bounds are to hold with 95 % confidence."""
+
 _OPTIONAL = {"accepted_accuracy", "low", "high"}
 
 WITHHOLD_ALL = -float(np.finfo(np.float32).max)
@@ -64,8 +67,14 @@ class OperatingPoint:
 
     @property
     def is_shown(self) -> bool:
-        """Whether these clips show that the target is reached, rather than just reach it: the interval is above it."""
-        return self.low is not None and self.low >= self.target
+        """Whether these clips show that the target is reached, rather than just reach it.
+
+        So many right ones would be accepted with a probability of `SHOWN_LEVEL` at most if the accuracy were below it.
+        """
+        if self.low is None or self.accepted_accuracy is None or self.target == 1:
+            return False
+        wrong = self.accepted - round(self.accepted_accuracy * self.accepted)
+        return _fewer_wrong(wrong, self.accepted, self.target) <= SHOWN_LEVEL
 
     def __post_init__(self) -> None:
         """Refuse numbers that contradict each other; in particular Acc_total = Acc_th · coverage must hold."""
@@ -211,6 +220,15 @@ def point_at(correct: npt.ArrayLike, uncertainty: npt.ArrayLike, threshold: floa
         total_accuracy=hits / u.size,
         accepted=accepted,
         total=u.size,
+    )
+
+
+def _fewer_wrong(wrong: int, total: int, accuracy: float) -> float:
+    """The probability of so many wrong answers or fewer of `total`, each right with the same probability below 1."""
+    ways, right, error = math.lgamma(total + 1), math.log(accuracy), math.log1p(-accuracy)
+    return math.fsum(
+        math.exp(ways - math.lgamma(k + 1) - math.lgamma(total - k + 1) + k * error + (total - k) * right)
+        for k in range(wrong + 1)
     )
 
 

@@ -26,7 +26,7 @@ from kws_edge.files import PARTIAL, read_arrays
 from kws_edge.text import is_one_line, one_line, shortened, shown
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.negatives import between
-from kws_export.texts import check_texts, words_of
+from kws_export.texts import UNSTATED, check_texts, words_of
 from kws_export.toml import read_toml
 
 Codec = Literal["int16", "opus"]
@@ -36,7 +36,6 @@ FORMAT = 1
 OPUS_LEVEL = 0.93
 """libsndfile's compression level, 0 to 1: about 20 kbit/s."""
 TRANSCRIPTS = "transcripts.tsv"
-UNSTATED = "not stated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from kws_edge.arrays import F64, I64
 from kws_edge.errors import SettingError
@@ -68,17 +68,6 @@ def aurc(correct: npt.ArrayLike, uncertainty: npt.ArrayLike) -> float:
     """
     curve = selective_curve(correct, uncertainty)
     return float(np.diff(curve.coverage, prepend=0.0) @ (1 - curve.accepted_accuracy))
-
-
-def excess_aurc(correct: npt.ArrayLike, uncertainty: npt.ArrayLike) -> float:
-    """AURC less that of a perfect score, which puts every error after every right answer; 0 is perfect.
-
-    Comparable between models of different accuracy. Source: as `aurc`.
-    """
-    right, u = check_scored(correct, uncertainty)
-    rank = np.arange(right.sum() + 1, right.size + 1)  # where a perfect score puts the errors
-    errors = np.arange(1, rank.size + 1)
-    return aurc(right, u) - float((errors / rank).sum() / right.size)
 
 
 def auroc_errors(correct: npt.ArrayLike, uncertainty: npt.ArrayLike) -> float:
@@ -142,12 +131,6 @@ def brier(probability: npt.ArrayLike, label: npt.ArrayLike) -> float:
     """Mean of ‖p - y‖² over clips, y one-hot; in [0, 2]. Source: Brier 1950."""
     p, y = _check_probability(probability, label)
     return float(np.square(p - np.eye(p.shape[1])[y]).sum(axis=1).mean())
-
-
-def negative_log_likelihood(probability: npt.ArrayLike, label: npt.ArrayLike) -> float:
-    """Mean of -log p_y over clips, in nats. A p_y of 0 counts as 2.2e-16, so the result is finite."""
-    p, y = _check_probability(probability, label)
-    return float(log_loss(y, p, labels=np.arange(p.shape[1])))
 
 
 # ---- how sure are the figures themselves?

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kws_edge.arrays import F32, Bools
+from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float
 from kws_export.data.splits import ArrayDataset
@@ -49,8 +49,3 @@ def energies(data: ArrayDataset) -> Iterator[Energy]:
     """Of every clip of a split, in its order."""
     for samples, length in zip(data.samples, data.lengths, strict=True):
         yield energy(as_float(samples[:length]))
-
-
-def without_word(data: ArrayDataset) -> Bools:
-    """Which clips of a split hold no word, bool [n]."""
-    return np.array([e.holds_no_word for e in energies(data)])

@@ -10,9 +10,8 @@ from pathlib import Path
 from kws_edge.errors import SettingError
 from kws_edge.text import shown
 from kws_export.data.download import ABOUT_FILE
+from kws_export.texts import UNSTATED
 from kws_export.toml import read_toml
-
-UNSTATED = "not stated"
 
 
 @dataclass(frozen=True, slots=True)

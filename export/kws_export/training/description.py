@@ -7,7 +7,8 @@ from kws_edge.model.metadata import Metadata
 from kws_edge.model.score import Score
 from kws_export.graph.build import load_model
 from kws_export.network.matchboxnet import parameter_count
-from kws_export.training.about import UNSTATED, About
+from kws_export.texts import UNSTATED
+from kws_export.training.about import About
 from kws_export.training.checkpoint import Checkpoint, weights_file
 from kws_export.training.recipe import Recipe
 

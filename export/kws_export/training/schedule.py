@@ -17,7 +17,7 @@ def warmup_hold_decay(
 
     Rises linearly over the first `warmup` of the run (its last step is at `peak`, its first is already above 0), stays
     at `peak` for `hold` of the run, then falls as final + (peak − final)·(1 − x)^power, x the part of the decay done;
-    the last step of the run, and any beyond it, is at `final`.
+    the last step of the run is at `final`, unless there is no decay: then it is at `peak`. Any beyond it is at `final`.
 
     Parameters
     ----------

@@ -9,8 +9,6 @@ from kws_export.voices.engine import F32, Engine, Rendition, Utterance, VoiceErr
 SPEEDS = (0.8, 1.3)
 PITCHES = (0.88, 1.16)
 """Beyond these, what the engines say no longer sounds like a person."""
-COST = {"kokoro": 0.6, "festival": 0.03, "flite": 0.02, "espeak": 0.01}
-"""Seconds of a core that a word takes, about."""
 _MANNERS = 1 << 31
 _TOGETHER = 50
 """Renditions that are asked of an engine at once: festival starts once for them."""

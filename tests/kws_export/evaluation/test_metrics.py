@@ -12,8 +12,9 @@ from scipy import stats
 from sklearn.calibration import calibration_curve
 
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import WITHHOLD_ALL, operating_point
+from kws_edge.model.selection import WITHHOLD_ALL, OperatingPoint, operating_point
 from kws_export.evaluation import metrics
+from kws_export.evaluation.scoring import _promises
 
 Clips = tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]
 
@@ -34,11 +35,6 @@ def test_aurc_of_five_clips() -> None:
     assert metrics.aurc(CORRECT, SCORE) == pytest.approx((0 + 0 + 1 / 3 + 1 / 4 + 2 / 5) / 5)
 
 
-def test_excess_aurc_of_five_clips() -> None:
-    # A perfect score puts the two errors at ranks 4 and 5: risks 1/4 and 2/5.
-    assert metrics.excess_aurc(CORRECT, SCORE) == pytest.approx((1 / 3) / 5)
-
-
 def test_aurc_of_a_constant_score_is_the_error_rate() -> None:
     assert metrics.aurc(CORRECT, np.full(5, 0.5)) == pytest.approx(2 / 5)
 
@@ -48,15 +44,6 @@ def test_aurc_of_a_constant_score_is_the_error_rate() -> None:
 def test_aurc_is_the_mean_risk_at_each_clips_own_score(sample: Clips) -> None:
     correct, u = sample
     assert metrics.aurc(correct, u) == pytest.approx(np.mean([1 - correct[u <= t].mean() for t in u]))
-
-
-@settings(deadline=None)
-@given(clips)
-def test_excess_aurc_is_least_and_zero_for_a_score_that_separates(sample: Clips) -> None:
-    correct, u = sample
-    assert metrics.excess_aurc(correct, u) >= -1e-12
-    perfect = np.argsort(np.argsort(~correct, kind="stable"))
-    assert metrics.excess_aurc(correct, perfect) == pytest.approx(0, abs=1e-12)
 
 
 @settings(deadline=None)
@@ -123,24 +110,16 @@ def test_brier_ranges_from_right_to_wrong() -> None:
     assert metrics.brier(np.eye(3), [1, 2, 0]) == 2
 
 
-def test_negative_log_likelihood_of_two_clips() -> None:
-    assert metrics.negative_log_likelihood(PROBABILITY, LABEL) == pytest.approx(-(np.log(0.7) + np.log(0.3)) / 2)
-
-
-def test_negative_log_likelihood_of_a_sure_error_is_large_and_finite() -> None:
-    assert metrics.negative_log_likelihood(np.eye(2), [1, 0]) == pytest.approx(-np.log(np.finfo(np.float64).eps))
-
-
 def test_rows_that_nearly_sum_to_one_are_rescaled() -> None:
-    exact = metrics.negative_log_likelihood(PROBABILITY, LABEL)
-    assert metrics.negative_log_likelihood(PROBABILITY * 1.0005, LABEL) == pytest.approx(exact, rel=1e-12)
+    exact = metrics.brier(PROBABILITY, LABEL)
+    assert metrics.brier(PROBABILITY * 1.0005, LABEL) == pytest.approx(exact, rel=1e-12)
 
 
 def test_probabilities_straight_from_a_float32_graph_are_accepted() -> None:
     p = np.random.default_rng(0).dirichlet(np.full(20, 0.1), 500).astype(np.float32)
     label = p.argmax(axis=1)
-    expected = -np.log(p[np.arange(500), label]).mean()
-    assert metrics.negative_log_likelihood(p, label) == pytest.approx(expected, rel=1e-5)
+    expected = np.square(p - np.eye(20)[label]).sum(axis=1).mean()
+    assert metrics.brier(p, label) == pytest.approx(expected, rel=1e-5)
 
 
 # ---- intervals
@@ -264,7 +243,7 @@ def test_the_bound_holds_for_what_is_accepted(seed: int, target: float) -> None:
         (lambda: metrics.brier(PROBABILITY * np.nan, LABEL), "from nan"),
         (lambda: metrics.brier(PROBABILITY, LABEL[:1]), "expected 2 integers"),
         (lambda: metrics.brier(PROBABILITY, [0.0, 1.0]), "expected 2 integers"),
-        (lambda: metrics.negative_log_likelihood(PROBABILITY, [0, 3]), "label from 0 to 3"),
+        (lambda: metrics.brier(PROBABILITY, [0, 3]), "label from 0 to 3"),
         (lambda: metrics.accuracy_interval(0, 0), "0 hits of 0"),
         (lambda: metrics.accuracy_interval(1, 2, confidence=95), "confidence=95"),
         (lambda: metrics.bootstrap_interval(np.mean, []), "equal lengths above 0"),
@@ -279,3 +258,20 @@ def test_the_bound_holds_for_what_is_accepted(seed: int, target: float) -> None:
 def test_unusable_input_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         call()
+
+
+@pytest.mark.parametrize("target", [0.99, 0.995, 0.999])
+def test_a_point_is_shown_from_as_many_clips_on_as_the_rule_takes(target: float) -> None:
+    fewest = metrics.fewest_to_promise(target)
+    for n, told in ((fewest - 1, False), (fewest, True)):
+        low, high = metrics.accuracy_interval(n, n)
+        assert OperatingPoint(target, 0.5, 1.0, 1.0, 1.0, n, n, low, high).is_shown is told
+
+
+@pytest.mark.parametrize("n", [860, 1100, 4000])
+@pytest.mark.parametrize("errors", [0, 8, 40])
+def test_what_is_shown_is_what_the_conservative_rule_accepts(n: int, errors: int) -> None:
+    correct, u = np.ones(n, bool), np.linspace(0, 1, n).astype(np.float32)
+    correct[n - errors :] = False
+    for point in _promises(correct, u):
+        assert point.is_shown is (metrics.conservative_operating_point(correct, u, point.target).accepted > 0)
