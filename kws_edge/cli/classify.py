@@ -1,9 +1,9 @@
 """`kws-edge classify`: name the words in files."""
 
+import contextlib
 import glob
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -29,6 +29,8 @@ STANDARD_INPUT = "-"
 Ask: TypeAlias = Callable[[str | BinaryIO, Callable[[float], None]], "Prediction"]
 
 _IN_MEMORY = 1 << 26  # bytes of standard input that need no temporary folder
+_MOST = 1 << 30  # bytes of standard input: 9 hours of 16-bit samples
+_PIECE = 1 << 20  # bytes read at a time
 _LONG = 20.0  # seconds of audio, before progress is worth showing
 
 
@@ -71,8 +73,8 @@ def classify(
     """Name the word in each FILE, or say why it is not sure.
 
     A FILE is WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF, AU or CAF, of any sample rate and length. It can also be a folder,
-    which is searched with its subfolders, a pattern in quotes, or - for standard input. In a file longer than 1.3 s the
-    word is searched for, as in a live stream, and the answer says where it is.
+    which is searched with its subfolders, a pattern in quotes, or - for standard input, up to 1 GiB. In a file longer
+    than 1.3 s the word is searched for, as in a live stream, and the answer says where it is.
 
     \b
     kws-edge classify yes.wav
@@ -151,8 +153,7 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
     if name == STANDARD_INPUT:
         if sys.stdin is None:
             raise AudioError("standard input is closed; expected the bytes of an audio file")
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+        with _kept(sys.stdin.buffer) as file:
             try:
                 yield cast(BinaryIO, file)
             except AudioError as error:
@@ -163,6 +164,31 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
         raise AudioError(f"{name}: no audio in this folder; expected files that end in {', '.join(EXTENSIONS)}")
     else:
         yield name
+
+
+def _kept(pipe: BinaryIO) -> tempfile.SpooledTemporaryFile[bytes]:
+    """All that comes out of a pipe. Raises AudioError where it is too much, or there is no room for it."""
+    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - it is given back open
+    try:
+        while piece := pipe.read(_PIECE):
+            if file.tell() + len(piece) > _MOST:
+                raise AudioError(
+                    f"standard input: more than {_MOST >> 20} MiB; expected an audio file: name one that is longer, or "
+                    "give endless sound to kws-edge listen -"
+                )
+            try:
+                file.write(piece)
+                file.flush()
+            except OSError as error:
+                raise AudioError(
+                    f"standard input: {error.strerror}; expected room for it in {tempfile.gettempdir()}"
+                ) from None
+        file.seek(0)
+    except BaseException:
+        with contextlib.suppress(OSError):  # of what it could not write
+            file.close()
+        raise
+    return file
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -85,6 +87,27 @@ class TestClassify:
     def test_standard_input_is_a_dash(self) -> None:
         result = classify("--json", "-", stdin=Path("words/high.wav").read_bytes())
         assert answers(result) == {"-": "high"}
+
+    def test_endless_standard_input_is_refused_in_a_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("kws_edge.cli.classify._MOST", 2 << 20)
+        result = classify("-", "words/low.wav", "--json", stdin=bytes((2 << 20) + 1))
+        assert result.stderr.startswith("Error: standard input: more than 2 MiB; expected an audio file")
+        assert (result.exit_code, result.stderr.count("\n"), answers(result)) == (1, 1, {"low.wav": "low"})
+
+    def test_standard_input_for_which_there_is_no_room_is_refused_in_a_line(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("kws_edge.cli.classify._IN_MEMORY", 1000)
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+        try:
+            result = classify("-", stdin=Path("words/high.wav").read_bytes())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+            signal.signal(signal.SIGXFSZ, handler)
+        assert "standard input: File too large; expected room for it in" in result.stderr
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
 
     def test_a_channel_is_picked_by_its_number(self) -> None:
         (low, first), (high, second) = list(tiny_model.TONES.items())[:2]
