@@ -86,7 +86,7 @@ class WakeProject:
             raise SettingError(f"whom the negatives and --recordings-note name: {error}") from None
         self.front_end = self.first.front_end
         self._given = {
-            "recordings": _digest((s.label, s.speaker, s.samples) for s in self.recorded),
+            "recordings": _digest((str(settings.labels.index(s.label)), s.speaker, s.samples) for s in self.recorded),
             "negatives": _digest((p.source.kind, p.source.name, p.speaker, p.samples) for p in self.negatives.pieces),
             "start": hashlib.sha256(self.start.read_bytes()).hexdigest(),
         }
