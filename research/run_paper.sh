@@ -1,7 +1,7 @@
 #!/bin/sh
 # The paper's comparison, from recordings to report: every variant, 200 epochs, 5 seeds on a GPU; 60 epochs, 2 seeds on CPUs.
 #   sh research/run_paper.sh gpu speech_commands            # 55 runs of 200 epochs, and 8 with other weights of the KL term
-#   sh research/run_paper.sh cpu speech_commands            # 22 and 8 runs of 60 epochs, about 25 minutes of one core each
+#   sh research/run_paper.sh cpu speech_commands            # 22 and 8 runs of 60 epochs, 20 to 40 minutes of one core each
 # Stopped at any moment, the same command goes on from each run's last whole epoch. What follows the folder goes to
 # `kws-export score`: recordings for noise, sounds and speech.
 set -eu
