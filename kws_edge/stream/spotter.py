@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float, check_peak
-from kws_edge.audio.sources import AudioSource
+from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.evidence import no_evidence
 from kws_edge.model.features import pad
@@ -223,11 +223,11 @@ class Spotter:
         """
         if not (isinstance(source, Iterable) and hasattr(source, "close")) or isinstance(source, io.IOBase):
             raise SettingError(f"a source of type {type(source).__name__}; expected {_source_for(source)}")
-        return self._listen(source)
+        return self._listen(source, iter(source))
 
-    def _listen(self, source: AudioSource) -> Iterator[Event]:
+    def _listen(self, source: AudioSource, blocks: Iterator[Block]) -> Iterator[Event]:
         try:
-            for block in source:
+            for block in blocks:
                 if block.dropped:
                     self.gap(block.dropped)
                 yield from self.push(block.samples)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 import tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from tiny_model import METADATA, TONES
 
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
-from kws_edge.audio.sources import Block
+from kws_edge.audio.sources import Block, WavFile
 from kws_edge.errors import AudioError, DeviceError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.features import mfcc
@@ -535,6 +536,15 @@ def test_the_same_events_come_asynchronously(model: KeywordModel) -> None:
     source = Recorded(Block(words("mid", "hiss")))
     assert plain(asyncio.run(collect(source))) == plain(list(Spotter(model).listen(source)))
     assert source.closed
+
+
+def test_a_source_closed_before_its_first_block_gives_none(model: KeywordModel, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "mid.wav", words("mid"), SAMPLE_RATE)
+    source = WavFile(tmp_path / "mid.wav")
+    events = Spotter(model).listen(source)
+    source.close()
+    assert list(events) == []
+    assert [event.label for event in Spotter(model).listen(source)] == ["mid"]
 
 
 class Endless:
