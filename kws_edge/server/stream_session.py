@@ -21,14 +21,15 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.resample import MAX_RATE, MIN_RATE
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.score import StreamScore
-from kws_edge.server.http.problems import ProblemError, refuse_repeated
+from kws_edge.server.http.problems import ProblemError, about, refuse_repeated
 from kws_edge.server.http.websocket import WAITING
 from kws_edge.server.http.wording import TARGET
 from kws_edge.server.lag import Lag
 from kws_edge.server.messages import Pcm
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.events import Abstentions, local_time
-from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, window_seconds
+from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, check_hop, window_seconds
+from kws_edge.stream.settings import StreamSettings, chosen_labels
 from kws_edge.stream.spotter import Spotter
 from kws_edge.stream.state import Snapshot
 from kws_edge.stream.wake import LONGEST, SHORTEST, WAKE_SECONDS, Wake
@@ -77,25 +78,32 @@ class StreamSession:
     """One stream that is open."""
 
     def __init__(self, websocket: WebSocket, service: Service, parameters: StreamParameters, client: str) -> None:
-        """Raises SettingError for a model, word, score, target or hop that there is not."""
+        """Raises ProblemError, invalid-parameter, for a model, word, score, target or hop that there is not."""
         self._websocket, self._service, self._parameters = websocket, service, parameters
         self._client = client
         p = parameters
-        model = _default(service) if p.model is None else service.model(p.model)
+        with about("model"):
+            model = _default(service) if p.model is None else service.model(p.model)
+        with about("wake_model"):
+            waking = model if p.wake_model is None else service.model(p.wake_model)
+        words, wake_words = _listed(p.words), _listed(p.wake)
+        _check(p, model, words)
+        with about("wake"):
+            chosen_labels(wake_words, waking.labels)
         wake = None
         if p.wake is not None or p.wake_model is not None:
-            other = None if p.wake_model is None else service.model(p.wake_model)
-            wake = Wake(_listed(p.wake), p.wake_seconds, other)
-        self.spotter = Spotter(
-            model,
-            words=_listed(p.words),
-            hop=p.hop,
-            score=p.score,
-            target=p.target,
-            abstentions=p.abstentions,
-            wake=wake,
-            clock=local_time,
-        )
+            wake = Wake(wake_words, p.wake_seconds, waking)
+        with about("model"):  # where its file's own settings are wrong: all else was checked
+            self.spotter = Spotter(
+                model,
+                words=words,
+                hop=p.hop,
+                score=p.score,
+                target=p.target,
+                abstentions=p.abstentions,
+                wake=wake,
+                clock=local_time,
+            )
         self._pcm = Pcm(p.rate, p.encoding)
         self._pending: F32 = np.empty(0, np.float32)  # samples at 16 kHz that are still to be looked at
         self._pace = service.pace(client)
@@ -229,6 +237,17 @@ def _command(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def _check(p: StreamParameters, model: KeywordModel, words: list[str] | None) -> None:
+    """Raise a ProblemError that names the parameter which the model cannot fulfil."""
+    with about("words"):
+        chosen_labels(words, model.labels)
+    with about("hop"):
+        check_hop(p.hop, model.metadata.front_end)
+    if p.score is not None or p.target is not None:
+        with about("score" if p.target is None else "target"):
+            StreamSettings.of(model.metadata, score=p.score, target=p.target)
 
 
 def _listed(words: str | None) -> list[str] | None:

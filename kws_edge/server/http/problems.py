@@ -1,7 +1,8 @@
 """Every refusal of the server: one exception, sent as the problem details of RFC 9457."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -49,7 +50,7 @@ class ProblemError(KwsEdgeError):
     code : a key of `CODES`; the type is `urn:kws-edge:problem:CODE`.
     detail : what was given, what was expected, in one line.
     headers : sent with it.
-    errors : for several wrong parameters, each {"parameter", "detail"}.
+    errors : for wrong parameters of a query, each {"parameter", "detail"}.
     """
 
     def __init__(
@@ -117,8 +118,19 @@ def refuse_repeated(query: Iterable[tuple[str, str]]) -> None:
     counts = Counter(name for name, _ in query)
     twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
-        listed = ", ".join(map(shortened, twice[:_MOST_LISTED]))
-        raise ProblemError("invalid-parameter", f"{listed}: given more than once; expected one value")
+        listed, what = [shortened(name) for name in twice[:_MOST_LISTED]], "given more than once; expected one value"
+        errors = [{"parameter": name, "detail": what} for name in listed]
+        raise ProblemError("invalid-parameter", f"{', '.join(listed)}: {what}", errors=errors)
+
+
+@contextmanager
+def about(parameter: str) -> Iterator[None]:
+    """Turns a SettingError into the problem that a parameter of the query is, which it names."""
+    try:
+        yield
+    except SettingError as error:
+        errors = [{"parameter": parameter, "detail": str(error)}]
+        raise ProblemError("invalid-parameter", str(error), errors=errors) from None
 
 
 async def answer(request: Request, error: Exception) -> JSONResponse:

@@ -21,7 +21,7 @@ from kws_edge.model.score import Score
 from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.server.http import schemas
 from kws_edge.server.http.limits import read_chunks, read_files, read_form
-from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, refuse_repeated
+from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, about, refuse_repeated
 from kws_edge.server.http.wording import TARGET
 from kws_edge.server.inference import ClipAnswer, ClipOutcome, ClipRequest
 from kws_edge.server.service import Service, installed_version
@@ -133,13 +133,15 @@ class Question:
 
         Raises
         ------
-        SettingError : the model is not served, or not calibrated for this target.
-        ProblemError : invalid-parameter: one is given twice.
+        ProblemError : invalid-parameter: one is given twice; the model is not served, or not calibrated for this
+            target.
         """
         refuse_repeated(request.query_params.multi_items())
         service = Service.of(request)
-        model = service.default_model if given.model is None else service.model(given.model)
-        model.metadata.threshold(given.score or model.metadata.score, given.target)
+        with about("model"):
+            model = service.default_model if given.model is None else service.model(given.model)
+        with about("target"):
+            model.metadata.threshold(given.score or model.metadata.score, given.target)
         number = int(given.channel) if given.channel not in (None, "mix") else None
         channel: Channel | None = "mix" if given.channel == "mix" else number
         return cls(model, given.target, given.score, channel)

@@ -331,6 +331,15 @@ def test_a_body_without_its_type_is_told_how_curl_gives_one(server: httpx.Client
 def test_a_parameter_that_is_given_twice_is_refused(server: httpx.Client, route: str) -> None:
     response = server.post(f"{route}?target=0.99&target=0.995", files={"file": b"RIFF"})
     assert problem(response, 422, "invalid-parameter") == "target: given more than once; expected one value"
+    assert response.json()["errors"] == [{"parameter": "target", "detail": "given more than once; expected one value"}]
+
+
+@pytest.mark.parametrize("route", ["/v1/classify", "/v1/classify/batch"])
+@pytest.mark.parametrize("query", ["target=2", "target=abc", "model=x", "score=most", "shape=1"])
+def test_errors_name_the_parameter_that_is_wrong(server: httpx.Client, route: str, query: str) -> None:
+    response = server.post(f"{route}?{query}", files={"file": b"RIFF"})
+    assert problem(response, 422, "invalid-parameter")
+    assert [error["parameter"] for error in response.json()["errors"]] == [query.partition("=")[0]]
 
 
 def test_an_empty_file_in_a_form_is_refused(server: httpx.Client) -> None:

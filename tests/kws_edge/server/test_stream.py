@@ -254,6 +254,28 @@ def test_a_gap_that_cannot_be_is_refused(server: httpx.Client, samples: int) -> 
 
 
 @pytest.mark.parametrize(
+    ("parameters", "wrong"),
+    [
+        ({"model": "nosuch"}, "model"),
+        ({"wake_model": "nosuch"}, "wake_model"),
+        ({"words": "foo"}, "words"),
+        ({"wake": "foo"}, "wake"),
+        ({"wake": "foo", "wake_model": "tiny"}, "wake"),
+        ({"hop": "0.015"}, "hop"),
+        ({"hop": "7"}, "hop"),
+        ({"target": "2"}, "target"),
+        ({"score": "both", "target": "0.99"}, "target"),
+        ([("hop", "0.1"), ("hop", "0.2")], "hop"),
+    ],
+)
+def test_errors_name_the_parameter_that_is_wrong(server: httpx.Client, parameters: Any, wrong: str) -> None:
+    with stream(server, _query=parameters) as ws:
+        *_, error = rest(ws)
+    assert error["problem"]["type"] == "urn:kws-edge:problem:invalid-parameter"
+    assert [e["parameter"] for e in error["problem"]["errors"]] == [wrong]
+
+
+@pytest.mark.parametrize(
     ("parameters", "said"),
     [
         ({"model": "nope"}, "expected one of tiny"),
