@@ -9,7 +9,7 @@ import io
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -91,7 +91,8 @@ class Spotter:
         wake : the wake words that must come before the words count, and for how long they then do; each is an event.
             The words are decided on by the settings that the model has for after a wake word, where others are not
             given. None where the words always count.
-        clock : says what time it is, for `Event.clock`: as though the last sample of a push came at that time.
+        clock : says what time it is, for `Event.clock`: as though the last sample of a push came at that time, but not
+            before the last event, where samples come faster than in real time.
 
         Raises
         ------
@@ -119,6 +120,7 @@ class Spotter:
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
         self._decision = Decision(model.metadata, self.settings, hop, self.words, abstentions=abstentions)
         self._clock = clock
+        self._last_clock: datetime | None = None
         self._wake_timer = WakeTimer(wake.seconds) if wake else None
         self._wake: Decision | Spotter | None = None
         if wake:
@@ -184,7 +186,7 @@ class Spotter:
             events.append(self._woken(wakes.popleft()))
         if self._clock and events:
             now = self._clock()
-            events = [replace(e, clock=now - timedelta(seconds=max(0.0, self.time - e.time))) for e in events]
+            events = [self._clocked(event, now) for event in events]
         return events
 
     def gap(self, samples: int) -> None:
@@ -255,6 +257,13 @@ class Spotter:
         metadata = self.model.metadata
         words = event_words(metadata, wake.words, own_settings=wake.settings is None)
         return Decision(metadata, wake.settings or StreamSettings.of(metadata), self.hop, words, abstentions="none")
+
+    def _clocked(self, event: Event, now: datetime) -> Event:
+        clock = now - timedelta(seconds=max(0.0, self.time - event.time))
+        if self._last_clock is not None:
+            clock = max(clock, min(self._last_clock, now))  # now: a clock that is set back takes the events with it
+        self._last_clock = clock
+        return replace(event, clock=clock)
 
     def _woken(self, event: Event) -> Event:
         assert self._wake_timer is not None

@@ -424,6 +424,19 @@ def test_events_carry_what_a_clock_says_and_none_without(model: KeywordModel) ->
     assert plain_event.to_dict() == {**event.to_dict(), "clock": None}
 
 
+def test_the_clock_never_runs_backwards_where_samples_come_faster_than_in_real_time(model: KeywordModel) -> None:
+    noon = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    times = iter([noon, noon + timedelta(seconds=0.1), noon - timedelta(hours=1)])
+    spotter = Spotter(model, clock=lambda: next(times))
+    (first,), (second,), (third,) = (spotter.push(np.concatenate([words(word), room(9)])) for word in TONES)
+    assert first.clock is not None
+    assert first.clock < noon - timedelta(seconds=8)
+    assert second.clock is not None
+    assert first.clock < second.clock < noon
+    assert third.clock is not None
+    assert third.clock <= noon - timedelta(hours=1)  # which somebody has set back
+
+
 # The gate
 
 
