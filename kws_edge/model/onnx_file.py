@@ -70,7 +70,7 @@ def check_target(source: Path, target: Path, *, overwrite: bool) -> None:
         if source.exists() and target.samefile(source):
             raise SettingError(f"{target} is the model itself; expected another name, for a copy")
         if not overwrite:
-            raise SettingError(f"{target} exists; expected a new name, or --force (overwrite=True) to write over it")
+            raise SettingError(f"{target} exists; expected a new name, or --force to write over it")
 
 
 def with_metadata(data: bytes, metadata: Metadata) -> bytes:

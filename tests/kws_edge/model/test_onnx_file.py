@@ -93,7 +93,7 @@ def test_a_missing_source_is_refused(tmp_path: Path) -> None:
 def test_an_existing_file_is_kept_unless_it_may_be_overwritten(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy.onnx"
     target.write_bytes(b"precious")
-    with pytest.raises(SettingError, match=r"copy.onnx exists"):
+    with pytest.raises(SettingError, match=r"copy.onnx exists; expected a new name, or --force to write over it"):
         write_copy(source, target, NEW)
     assert target.read_bytes() == b"precious"
     write_copy(source, target, NEW, overwrite=True)
