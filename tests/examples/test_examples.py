@@ -235,6 +235,18 @@ def test_the_page_hears_words_through_the_server(words: list[str], tmp_path: Pat
 # --- Node
 
 
+def test_the_script_of_the_reference_says_which_node_it_needs(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs Node 20 or newer: apt-get install nodejs")
+    page = (ROOT / "docs" / "reference" / "server.md").read_text(encoding="utf-8")
+    script = next(block for block in page.split("```js\n")[1:] if block.startswith("// stream.mjs")).partition("```")[0]
+    (tmp_path / "stream.mjs").write_text(f"delete globalThis.WebSocket;\n{script}", encoding="utf-8")
+    done = subprocess.run([node, tmp_path / "stream.mjs"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "has no WebSocket; expected Node 22 or newer" in done.stderr
+
+
 def test_node_classifies_and_listens_through_the_server(words: list[str], pcm: Path) -> None:
     node = shutil.which("node")
     if node is None:
