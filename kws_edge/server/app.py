@@ -1,7 +1,7 @@
 """The app: routes, error answers, OpenAPI and the page put together."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -19,10 +19,12 @@ from kws_edge.server import stream
 from kws_edge.server.http import problems, rest
 from kws_edge.server.http.guard import Guard
 from kws_edge.server.http.limits import CloseUnread
+from kws_edge.server.http.problems import ProblemError
 from kws_edge.server.http.schemas import Classified, ProblemDetails
 from kws_edge.server.observe import Metrics, Observer
 from kws_edge.server.service import Service, installed_version
-from kws_edge.server.settings import ServerSettings
+from kws_edge.server.settings import RUNTIME, ServerSettings
+from kws_edge.text import shortened
 
 PAGE: Final = Path(__file__).parent / "page"
 
@@ -74,7 +76,8 @@ def create_app(settings: ServerSettings, metrics: Metrics | None = None) -> Fast
     app.add_api_route("/", _index, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/page", _Page(directory=PAGE))
     if settings.browser:
-        app.mount("/browser", _Page(directory=settings.browser))
+        runtime = _runtime(settings.browser)
+        app.add_api_route("/browser/{name}", runtime, methods=["GET", "HEAD"], include_in_schema=False)
     _add_middleware(app, service)
     described = _openapi(app, settings)  # now, since it takes a while
     app.openapi = lambda: described  # type: ignore[method-assign]
@@ -106,6 +109,18 @@ class WholeFiles:
         if scope["type"] == "http":
             scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]
         await self._app(scope, receive, send)
+
+
+def _runtime(folder: Path) -> Callable[[Request, str], Awaitable[Response]]:
+    """The route of the runtime's files, and of no others in their folder; without a key, which no import can send."""
+    files = _Page(directory=folder)
+
+    async def file(request: Request, name: str) -> Response:
+        if name not in RUNTIME:
+            raise ProblemError("not-found", f"file {shortened(name)!r}; expected one of {', '.join(RUNTIME)}")
+        return await files.get_response(name, request.scope)
+
+    return file
 
 
 async def _index(_: Request) -> FileResponse:

@@ -424,6 +424,25 @@ def test_the_model_for_the_page_asks_for_the_key_that_all_else_asks_for(tmp_path
         problem(server.get("/browser/tiny.audio.onnx"), 404, "not-found")
 
 
+def test_of_the_folder_of_the_runtime_nothing_else_is_served(tmp_path: Path) -> None:
+    model = save(tmp_path)
+    (tmp_path / "tiny.audio.onnx").write_bytes(b"the model with its front end")
+    (tmp_path / "private.txt").write_text("private")
+    for name in RUNTIME:
+        (tmp_path / name).write_text(name)
+    with live_server(model, browser=tmp_path, api_keys=(KEY,)) as server:
+        for name in RUNTIME:  # modules, whose imports cannot send a key
+            answer = server.get(f"/browser/{name}")
+            assert answer.text == name
+            assert answer.headers["Cache-Control"] == "no-cache"
+            again = server.get(f"/browser/{name}", headers={"If-None-Match": answer.headers["ETag"]})
+            assert again.status_code == 304
+            assert server.head(f"/browser/{name}").status_code == 200
+        for path in ("private.txt", "/tiny.audio.onnx", "%2e/tiny.audio.onnx", "%2ftiny.audio.onnx", "tiny.onnx", ""):
+            for headers in ({}, {"X-API-Key": KEY}):
+                problem(server.get(f"/browser/{path}", headers=headers), 404, "not-found")
+
+
 def test_health_says_what_runs(server: httpx.Client) -> None:
     assert server.get("/health/live").json() == {"status": "live"}
     ready = server.get("/health/ready").json()
