@@ -210,6 +210,9 @@ static std::vector<float> read_wav(const char* path) {
   fail(std::string(path) + ": no samples");
 }
 
+// Whether a label is a word: _unknown_ and _silence_, which a model may have, are never accepted.
+static bool is_word(const std::string& label) { return label[0] != '_'; }
+
 static void classify(Model& model, const char* path) {
   std::vector<float> samples = read_wav(path);
   if (samples.size() < 400 || samples.size() > 20879)  // a frame of 25 ms, and what the network's 128 frames hold
@@ -222,7 +225,8 @@ static void classify(Model& model, const char* path) {
   size_t points = after(model.about, score, after(model.about, "thresholds"));
   for (size_t end = model.about.find(']', points); points < end; points = model.about.find('{', points + 1))
     if (std::fabs(number(model.about, "target", points, 0) - 0.995) < 1e-9) break;
-  bool sure = (score == "vacuity" ? answer.vacuity : answer.entropy) <= number(model.about, "threshold", points, -1);
+  float uncertainty = score == "vacuity" ? answer.vacuity : answer.entropy;
+  bool sure = is_word(model.labels[best]) && uncertainty <= number(model.about, "threshold", points, -1);
   std::printf("%s probability %.3f entropy %.3f vacuity %.3f\n", sure ? model.labels[best].c_str() : "not sure",
               answer.alpha[best] / sum, answer.entropy, answer.vacuity);
 }
@@ -264,9 +268,9 @@ static void listen(Model& model) {
       for (size_t k = 0; k <= K; ++k) mean[k] += p[k] / smooth;
     double entropy = 0;
     for (size_t k = 0; k < K; ++k) entropy -= mean[k] * std::log(std::max(mean[k], 1e-30)) / std::log(double(K));
-    const bool accepted = entropy <= most_entropy && mean[K] <= most_vacuity;
-    const double time = hops * 0.1;
     size_t best = std::max_element(mean.begin(), mean.begin() + K) - mean.begin();
+    const bool accepted = is_word(model.labels[best]) && entropy <= most_entropy && mean[K] <= most_vacuity;
+    const double time = hops * 0.1;
     if (accepted && armed && time - last >= refractory) {
       std::printf("%.1f s %s probability %.3f entropy %.3f vacuity %.3f\n", time, model.labels[best].c_str(),
                   mean[best], entropy, mean[K]);

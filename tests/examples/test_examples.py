@@ -298,6 +298,28 @@ def test_cpp_hears_the_same_words_in_a_stream(kws: Path, words: list[str], pcm: 
     assert [line.split()[2] for line in answer.splitlines()] == words
 
 
+def without_a_word(source: Path, word: str, path: Path) -> Path:
+    """A model that has _unknown_ in place of a word."""
+    model = onnx.load(source)
+    (entry,) = (entry for entry in model.metadata_props if entry.key == "kws_edge")
+    about = json.loads(entry.value)
+    about["labels"][about["labels"].index(word)] = "_unknown_"
+    entry.value = json.dumps(about)
+    onnx.save(model, path)
+    return path
+
+
+def test_cpp_takes_no_unknown_word_for_a_word(kws: Path, words: list[str], pcm: Path, tmp_path: Path) -> None:
+    samples, rate = soundfile.read(SAMPLES / "yes.flac", dtype="int16")
+    soundfile.write(tmp_path / "clip.wav", samples, rate)
+    clips = without_a_word(STREAM.with_suffix(".audio.onnx"), "yes", tmp_path / "clips.onnx")
+    assert run(kws, clips, tmp_path / "clip.wav").stdout.startswith("not sure probability")
+    streams = without_a_word(STREAM.with_suffix(".audio.step.onnx"), words[0], tmp_path / "streams.onnx")
+    with pcm.open("rb") as stream:
+        answer = run(kws, streams, "-", stdin=stream).stdout
+    assert [line.split()[2] for line in answer.splitlines()] == [word for word in words if word != words[0]]
+
+
 def chunk(kind: bytes, data: bytes, size: int | None = None) -> bytes:
     return kind + struct.pack("<I", len(data) if size is None else size) + data
 
