@@ -120,10 +120,7 @@ class AsyncClient:
         from websockets.exceptions import ConnectionClosed
 
         streaming.check_source(source, AsyncIterable, Iterable)
-        if isinstance(source, AsyncIterable):
-            blocks, close = source, None
-        else:
-            blocks, close = _read_in_thread(source), getattr(source, "close", None)
+        blocks = source if isinstance(source, AsyncIterable) else _read_in_thread(source)
         failed: list[Exception] = []
 
         async def send() -> None:
@@ -161,8 +158,8 @@ class AsyncClient:
         finally:
             if sender:
                 sender.cancel()
-            if close:
-                close()
+            if not isinstance(source, AsyncIterable):
+                streaming.close(source)
 
     async def _ask(self, request: Request[T]) -> T:
         patience = Patience(self._patience)
@@ -227,6 +224,8 @@ async def _read_in_thread(source: AudioSource | Iterable[Block]) -> AsyncIterato
                 loop.call_soon_threadsafe(queue.put_nowait, block)
         except Exception as error:
             last = error
+        finally:
+            streaming.leave(source)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(queue.put_nowait, last)
 

@@ -175,6 +175,8 @@ class Client:
             except Exception as error:
                 failed.append(error)
                 ws.close()
+            finally:
+                streaming.leave(source)
 
         try:
             parameters = streaming.parameters(
@@ -195,9 +197,7 @@ class Client:
                 raise failed[0] from None
             raise
         finally:
-            close = getattr(source, "close", None)
-            if close:
-                close()
+            streaming.close(source)
 
     def _ask(self, request: Request[T]) -> T:
         patience = Patience(self._patience)

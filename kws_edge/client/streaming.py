@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any, Final
 
 from kws_edge.audio.level import SAMPLE_RATE
@@ -104,6 +105,26 @@ def messages(block: Block, hello: Hello) -> Iterator[bytes | str]:
     size = min(SAMPLE_RATE, hello.max_message // 4)
     for i in range(0, len(block.samples), size):
         yield block.samples[i : i + size].astype("<f4").tobytes()
+
+
+def close(source: object) -> None:
+    """Close a source that can be, in the thread that reads it, too, where that is done.
+
+    While a thread is inside of a generator nobody else can close it: then it is left to that thread.
+    """
+    close = getattr(source, "close", None)
+    try:
+        if close:
+            close()
+    except ValueError as error:
+        if not (isinstance(source, GeneratorType) and str(error) == "generator already executing"):
+            raise
+
+
+def leave(source: object) -> None:
+    """Close a generator, in the thread that was inside of it; any other source is closed by who listens, even then."""
+    if isinstance(source, GeneratorType):
+        close(source)
 
 
 def read(sent: str | bytes, labels: int | None = None) -> Any:

@@ -77,6 +77,22 @@ def test_a_clip_is_answered_as_by_the_model(client: Client, model: KeywordModel,
     assert same(client.classify(source, rate), model.classify(source, rate))
 
 
+@pytest.mark.parametrize("kind", ["uint8", "float16", "float64", "int32", "whole rate", "bytearray", "memoryview"])
+def test_all_that_the_model_takes_is_taken(client: Client, model: KeywordModel, recording: Path, kind: str) -> None:
+    samples = speech().astype(np.float64) / 32768
+    source: Any = {
+        "uint8": np.rint(samples * 127 + 128).astype(np.uint8),
+        "float16": samples.astype(np.float16),
+        "float64": samples,
+        "int32": speech().astype(np.int32) << 16,
+        "whole rate": speech(),
+        "bytearray": bytearray(recording.read_bytes()),
+        "memoryview": memoryview(recording.read_bytes()),
+    }[kind]
+    rate: Any = 16_000.0 if kind == "whole rate" else None if kind in ("bytearray", "memoryview") else np.int64(16_000)
+    assert same(client.classify(source, rate), model.classify(source, rate))
+
+
 def test_target_and_score_and_model_are_passed_on(client: Client) -> None:
     p = client.classify(tone(TONES["low"]), 16_000, target=0.99, score="entropy", model="tiny")
     assert (p.target, p.score, p.threshold, p.model) == (0.99, "entropy", 0.7, "tiny")
@@ -238,6 +254,74 @@ def test_samples_that_are_refused_are_an_audio_error(client: Client) -> None:
         list(client.listen([Block(np.full(1600, np.nan, np.float32))] * 5))
 
 
+class Held:
+    """A generator that waits after its first blocks, so that its reader is inside of it until it may go on."""
+
+    def __init__(self, first: list[Block]) -> None:
+        self.waits, self.goes_on, self.closed = (threading.Event() for _ in range(3))
+        self.blocks = self._generate(first)
+
+    def _generate(self, first: list[Block]) -> Iterator[Block]:
+        try:
+            yield from first
+            self.waits.set()
+            self.goes_on.wait(PATIENT)
+            while True:
+                yield Block(np.zeros(1600, np.float32))
+        finally:
+            self.closed.set()
+
+
+def listened_a_word(url: str, held: Held, kind: str) -> None:
+    """Listen, by either client, until there is an event and the source waits."""
+
+    async def run() -> None:
+        async with AsyncClient(url) as client:
+            events = client.listen(held.blocks)
+            assert (await anext(aiter(events))).label == "high"
+            assert await asyncio.to_thread(held.waits.wait, PATIENT)
+            await events.aclose()  # type: ignore[attr-defined]
+
+    if kind == "asyncio":
+        asyncio.run(run())
+        return
+    with Client(url) as client:
+        events = client.listen(held.blocks)
+        assert next(events).label == "high"
+        assert held.waits.wait(PATIENT)
+        events.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_a_generator_that_is_given_up_while_it_waits_is_closed_by_its_reader(server: httpx.Client, kind: str) -> None:
+    held = Held(blocks(speech()[: 16_000 * 3]))
+    listened_a_word(str(server.base_url), held, kind)
+    assert not held.closed.is_set()
+    held.goes_on.set()
+    assert held.closed.wait(PATIENT)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_the_error_of_a_stream_is_told_while_its_generator_waits(server: httpx.Client, kind: str) -> None:
+    held = Held([Block(np.full(1600, np.nan, np.float32))] * 5)
+    with pytest.raises(AudioError, match="samples of up to nan"):
+        listened_a_word(str(server.base_url), held, kind)
+    held.goes_on.set()
+    assert held.closed.wait(PATIENT)
+
+
+def test_an_error_of_closing_a_source_is_told(client: Client) -> None:
+    class Source:
+        def __iter__(self) -> Iterator[Block]:
+            yield Block(np.zeros(1600, np.float32))
+
+        def close(self) -> None:
+            raise ValueError("the device is gone")
+
+    with pytest.raises(ValueError, match="the device is gone"):
+        list(client.listen(Source()))
+
+
 @pytest.mark.parametrize("source", ["clip.wav", 3, [np.zeros(1600, np.float32)]], ids=["path", "number", "arrays"])
 def test_what_gives_no_blocks_is_refused_with_what_does(client: Client, server: httpx.Client, source: Any) -> None:
     async def run() -> None:
@@ -260,10 +344,32 @@ def test_what_gives_no_blocks_is_refused_with_what_does(client: Client, server: 
         ("missing.wav", None, AudioError, "missing.wav"),
         (np.zeros(100, np.float32), None, SettingError, "rate"),
         (np.zeros(16_000, np.complex64), 16_000, AudioError, "complex64"),
+        (np.zeros(16_000, np.int64), 16_000, AudioError, "array of int64; expected one of uint8, int16"),
+        (np.zeros((2, 2, 2), np.int16), 16_000, AudioError, r"shape \(2, 2, 2\); expected \[n\] or"),
+        (np.zeros(16_000, np.int16), 0, AudioError, "sample rate of 0 Hz; expected 4000 to"),
+        (np.zeros(16_000, np.int16), float("nan"), AudioError, "sample rate of nan Hz"),
+        (np.zeros(16_000, np.int16), "16000", SettingError, "rate='16000' of an array; expected a number"),
+        (np.zeros(16_000, np.int16), 16_000.5, SettingError, "rate=16000.5 of an array; expected a whole number"),
+        ([0.0] * 16_000, None, AudioError, "audio of type list; expected a path"),
         (b"RIFF", 16_000, SettingError, "rate=16000"),
         (bytes(3_000_000), None, AudioError, "at most 2000000 bytes"),
     ],
-    ids=["text", "empty", "no file", "no rate", "complex", "two rates", "too large"],
+    ids=[
+        "text",
+        "empty",
+        "no file",
+        "no rate",
+        "complex",
+        "int64",
+        "three axes",
+        "rate 0",
+        "rate nan",
+        "rate text",
+        "half a rate",
+        "list",
+        "two rates",
+        "too large",
+    ],
 )
 def test_what_cannot_be_used_is_refused_as_by_the_package(
     client: Client, source: Any, rate: int | None, error: type[Exception], said: str
@@ -323,6 +429,12 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
                 client.models()
             with pytest.raises(ServerError, match=url):
                 list(client.listen([]))
+
+
+def test_an_address_in_capitals_is_listened_to(server: httpx.Client, recording: Path) -> None:
+    with Client(str(server.base_url).replace("http", "HTTP")) as client:
+        assert client.models()
+        assert [event.label for event in client.listen(WavFile(recording))] == ["high", "low"]
 
 
 def test_a_closed_client_says_so(server: httpx.Client) -> None:

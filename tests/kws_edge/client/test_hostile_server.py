@@ -71,6 +71,15 @@ async def listened_async(url: str) -> list[Event]:
         return [event async for event in client.listen([Block(np.zeros(1600, np.float32))], watch=lambda _: None)]
 
 
+def test_a_server_that_never_says_hello_is_given_up_with_a_reason() -> None:
+    async def run() -> None:
+        async with AsyncClient(url, timeout=0.2) as client:
+            [event async for event in client.listen([])]
+
+    with streaming() as url, pytest.raises(ServerError, match=f"{url}: no answer in time; expected a kws-edge server"):
+        asyncio.run(run())
+
+
 def test_the_answers_that_others_here_are_made_from_are_understood() -> None:
     with answering(http(ANSWER)) as url, Client(url) as client:
         assert client.classify(CLIP).label == "yes"
