@@ -54,9 +54,10 @@ class Address:
             raise SettingError(f"server {url!r}; expected http://HOST:PORT or https://HOST")
         if key is not None and not re.fullmatch(r"[!-~]+", key):
             raise SettingError("the API key has spaces or other characters that no header can carry, or none at all")
+        url = str(parsed).rstrip("/")  # with its scheme in small letters, by which others here know it
         proxy = proxy_of(url)
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return cls(url.rstrip("/"), headers, timeout, None if proxy is None else proxy.url)
+        return cls(url, headers, timeout, None if proxy is None else proxy.url)
 
     def http_options(self) -> dict[str, Any]:
         """For httpx.Client or httpx.AsyncClient."""

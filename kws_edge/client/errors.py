@@ -155,7 +155,8 @@ def reaching(url: str, *, closed: bool = False) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, KwsEdgeError):
             raise
-        raise _unreachable(url, str(error.strerror or error)) from None
+        # The TimeoutError of asyncio has no text.
+        raise _unreachable(url, str(error.strerror or error) or "no answer in time") from None
 
 
 def _unreachable(url: str, why: str) -> ServerError:

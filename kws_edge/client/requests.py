@@ -14,7 +14,9 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
+from kws_edge.audio import pcm
 from kws_edge.audio.channels import Channel
+from kws_edge.audio.opened import open_source
 from kws_edge.client.address import Address
 from kws_edge.client.checked import made, plain, text, texts
 from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after, told
@@ -25,7 +27,7 @@ from kws_edge.model.target import Target
 if TYPE_CHECKING:
     import httpx
 
-Clip: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO | npt.NDArray[Any]
+Clip: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | npt.NDArray[Any]
 T = TypeVar("T")
 
 MOST_ANSWER: Final = 2**24  # bytes of an answer
@@ -151,21 +153,16 @@ def model(name: str) -> Request[dict[str, Any]]:
 def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
     """A clip's name here, which stays here, and the bytes of a file."""
     if isinstance(source, np.ndarray):
-        if rate is None:
-            raise SettingError("an array without a sample rate; expected rate= in Hz")
-        import soundfile
-
-        file = io.BytesIO()
-        try:
-            soundfile.write(file, source, rate, format="WAV", subtype="FLOAT" if source.dtype.kind == "f" else None)
-        except (TypeError, ValueError, soundfile.LibsndfileError) as error:
-            raise AudioError(f"array {source.dtype} {list(source.shape)} at {rate} Hz: {error}") from None
-        return f"array {source.dtype} {list(source.shape)}", file.getvalue()
+        return f"array {source.dtype} {list(source.shape)}", _wav(source, rate)
     if rate is not None:
         raise SettingError(f"rate={rate} for a file, which has its own; expected a rate only with an array")
-    if isinstance(source, bytes):
-        return f"{len(source)} bytes", source
+    if isinstance(source, bytes | bytearray | memoryview):
+        body = bytes(source)
+        return f"{len(body)} bytes", body
     if not isinstance(source, str | os.PathLike):
+        if not (hasattr(source, "read") and hasattr(source, "seek")):
+            what = type(source).__name__
+            raise AudioError(f"audio of type {what}; expected a path, bytes, a binary file or an array")
         source.seek(0)  # as `audio.load` does
         return "file object", source.read()
     path = Path(source)
@@ -173,6 +170,21 @@ def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
         return str(path), path.read_bytes()
     except (OSError, ValueError) as error:
         raise AudioError(f"{path}: {getattr(error, 'strerror', None) or error}; expected a readable file") from None
+
+
+def _wav(samples: npt.NDArray[Any], rate: int | None) -> bytes:
+    """A file of an array that `audio.load` would take; what it would not is refused as it does."""
+    import soundfile
+
+    with open_source(samples, rate) as opened:
+        hertz = int(opened.rate)
+    if hertz != rate:
+        raise SettingError(f"rate={rate!r} of an array; expected a whole number of Hz, as a file's header has")
+    if samples.dtype.name in ("uint8", "float16"):  # which soundfile does not take
+        samples = pcm.scaled(samples)
+    file = io.BytesIO()
+    soundfile.write(file, samples, hertz, format="WAV", subtype="FLOAT" if samples.dtype.kind == "f" else None)
+    return file.getvalue()
 
 
 def _prediction(answer: dict[str, Any], name: str) -> Prediction:
