@@ -101,7 +101,7 @@ def bench(
 
     Parameters
     ----------
-    warn : called with a line where a provider falls back to the CPU, as the plan allows.
+    warn : called with a line for each provider and reason where models fall back to the CPU, as the plan allows.
     progress : called now and then with the fraction that is done, 0 to 1.
 
     Raises
@@ -157,6 +157,7 @@ def _choose_providers(plan: Plan, warn: Callable[[str], None]) -> tuple[dict[str
     chosen: dict[str, list[str]] = {model: [] for model in plan.models}
     refused = []
     for provider in dict.fromkeys(name.lower() for name in names):
+        fallen: dict[str, list[str]] = {}  # problem → models
         for model in plan.models:
             try:
                 if provider not in offered:
@@ -172,9 +173,10 @@ def _choose_providers(plan: Plan, warn: Callable[[str], None]) -> tuple[dict[str
                     hint = "kws-edge doctor says what this machine has"
                     raise ProviderError(f"{problem}; expected one that runs, or a fallback: {hint}") from None
                 else:
-                    if model == plan.models[0]:
-                        warn(f"{problem}; the CPU is measured instead, and the rows say so")
+                    fallen.setdefault(problem, []).append(model)
                     chosen[model].append("cpu")
+        for problem, models in fallen.items():
+            warn(f"{problem}; the CPU is measured instead for {', '.join(models)}, and the rows say so")
     return {model: list(dict.fromkeys(found)) for model, found in chosen.items()}, refused
 
 

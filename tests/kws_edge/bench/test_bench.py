@@ -448,6 +448,18 @@ def test_a_provider_falls_back_with_a_warning_and_under_the_name_of_what_runs(ti
     assert [r["provider"] for r in json.loads(result.stdout)["rows"]] == ["cpu"]
 
 
+def test_each_model_that_falls_back_is_named(worker: Callable[..., None]) -> None:
+    worker("if request.get('provider') == 'cuda' and request['model'] != 'a': sys.exit('no kernel')")
+    warnings: list[str] = []
+    models = ["a", "b", "c"]
+    plan = Plan(models, tasks=["clip"], providers=["cuda"], seconds=0.01, fallback=True)
+    bench(plan, warn=warnings.append)
+    (warning,) = warnings
+    assert warning.startswith("execution provider cuda: ")
+    assert "no kernel" in warning
+    assert warning.endswith("; the CPU is measured instead for b, c, and the rows say so")
+
+
 def test_a_provider_that_runs_no_node_gets_no_row(tiny: str) -> None:
     if "AzureExecutionProvider" not in ort.get_available_providers():
         pytest.skip("this onnxruntime has no provider that is listed and runs nothing")
