@@ -379,6 +379,7 @@ def clips() -> dict[str, bytes]:
         "the shortest that is searched": wav(np.concatenate([rng.normal(0, 0.01, 4_880), word])),
         "long": wav(np.concatenate([word, rng.normal(0, 0.01, 30_001)])),
         "right channel only": wav(np.stack([np.zeros_like(word), word], axis=1)),
+        "opposite channels": wav(np.stack([word, -word], axis=1)),
         "48 kHz": wav(soxr.resample(word, 16_000, 48_000), 48_000),
         "44.1 kHz, FLAC": wav(soxr.resample(word, 16_000, 44_100), 44_100, container="FLAC"),
         "8 kHz": wav(soxr.resample(word, 16_000, 8_000), 8_000),

@@ -1,4 +1,4 @@
-"""The page's two kinds of stream, in Node: what is said while a connection opens or a model loads is kept."""
+"""Modules of the page, in Node: what is said before a connection or a model is there; how channels are mixed."""
 
 import json
 import shutil
@@ -6,11 +6,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from live_server import live_server
 from tiny_model import save
 
 import kws_edge
+from kws_edge.audio.load import load
 
 PAGE = Path(kws_edge.__file__).parent / "server" / "page"
 
@@ -51,6 +53,11 @@ while (hops() < 30) await new Promise((resolve) => setTimeout(resolve, 5));
 console.log(JSON.stringify({ before, types: messages.map(({ type }) => type), last: messages.at(-1).time }));
 """
 
+MIX = """
+const { mixed } = await import("./page/decode.js");
+console.log(JSON.stringify([...mixed(JSON.parse(process.argv[2]).map((channel) => Float32Array.from(channel)))]));
+"""
+
 RUNTIME = """
 export const env = { wasm: {} };
 export class Tensor {}
@@ -84,3 +91,32 @@ def test_what_is_said_while_the_model_loads_is_looked_at_when_it_is_there(tmp_pa
     assert found["types"][0] == "hello"
     assert found["types"].count("hop") == 30
     assert found["last"] == pytest.approx(3.0, abs=0.02)
+
+
+TONE = 0.3 * np.sin(np.arange(1600) * 0.17)
+OTHER = 0.3 * np.sin(np.arange(1600) * 0.29)
+
+
+@pytest.mark.parametrize(
+    "channels",
+    [
+        [TONE],
+        [TONE, -TONE],
+        [-0.5 * TONE, TONE],
+        [TONE, -2 * TONE, 0 * TONE],
+        [TONE + 0.3, -TONE - 0.3],
+        [TONE, OTHER],
+        [TONE, OTHER - 0.4 * TONE],
+        [TONE + 0.3, TONE - 0.3],
+        [TONE, 0 * TONE],
+        [0 * TONE, 0 * TONE + 0.1],
+    ],
+    ids=[
+        "one", "opposite", "opposite and softer", "opposite and a silent one", "opposite with offsets", "unrelated",
+        "somewhat opposite", "opposite offsets", "a silent one", "silence",
+    ],
+)  # fmt: skip
+def test_channels_are_mixed_as_the_server_mixes_them(tmp_path: Path, channels: list[Any]) -> None:
+    found = run(tmp_path / "node", MIX, json.dumps([channel.tolist() for channel in channels]))
+    expected = load(np.stack(channels, axis=1).astype(np.float32), 16_000).samples
+    assert found == pytest.approx(expected, abs=1e-6)
