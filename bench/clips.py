@@ -35,7 +35,9 @@ def within(samples: F32, seconds: float, rng: np.random.Generator) -> F32:
 
 
 def share(count: int, total: int) -> str:
-    """A percentage with its interval."""
+    """A percentage with its interval; of nothing there is none."""
+    if not total:
+        return "none of 0"
     value, low, high = (100 * part for part in rate_of(count, total))
     return f"{value:.1f} ({low:.1f} to {high:.1f}) % of {total}"
 
@@ -71,7 +73,7 @@ def main() -> None:
         accepted = [(word, p) for word, p in said if p.label is not None]
         print(f"accepted {share(len(accepted), len(said))} clips of {given.clips.name}")
         print(f"right {share(sum(p.label == word for word, p in accepted), len(accepted))} accepted")
-        if other:
+        if said and other:
             unknown = [ask(load(path).samples) for _, path in other]
             print(f"named {share(sum(p.label is not None for p in unknown), len(unknown))} clips of other words")
             print(f"AUROC {area([p.uncertainty for _, p in said], [p.uncertainty for p in unknown]):.3f}")

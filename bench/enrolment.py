@@ -33,7 +33,10 @@ REACH = 6.0
 
 
 def recordings(data: Path, chosen: dict[str, int]) -> Iterator[tuple[str, Any]]:
-    """So many of each folder, evenly; of speechocean_en the readers whose number three divides."""
+    """Every nth of each folder, n as large as leaves at least so many; of speechocean_en, readers that three divides.
+
+    These are up to nearly twice as many, and never fewer where there are so many.
+    """
     for folder, most in chosen.items():
         files = sorted(p for p in (data / folder).rglob("*") if is_audio(p))
         if folder.endswith("speechocean_en"):
@@ -72,7 +75,10 @@ def background(data: Path, out: Path) -> None:
 
 
 def takes_by_voice(data: Path) -> Iterator[tuple[str, list[Path], list[Path]]]:
-    """(word, five takes, others of that word): of one voice in Speech Commands, where a word has five."""
+    """(word, takes to enrol, others of that word).
+
+    Five takes of a wake word; four of a word in Speech Commands, of one voice that said it five times or more.
+    """
     for word in ("heychatterbox", "heycomputer", "computer_precise"):  # few voices, which their files do not name
         files = sorted(p for p in (data / "wake_words" / word).rglob("*") if is_audio(p))
         for seed in range(4):
@@ -96,8 +102,8 @@ def measure(data: Path) -> None:
     hours = sum(len(vectors) for vectors in streams) / 36_000
     speech = [shipped.whitened(vectors) for vectors in streams]
     rows: defaultdict[str, list[tuple[Sequence[float], Any]]] = defaultdict(list)
-    for word, five, others in takes_by_voice(data):
-        enrolled = enrol([load(path).samples for path in five], embedding, shipped)
+    for word, takes, others in takes_by_voice(data):
+        enrolled = enrol([load(path).samples for path in takes], embedding, shipped)
         quantile, excess = tail(shipped.vectors @ enrolled.template)
 
         def beyond(vectors: Any, template: Any = enrolled.template, at: Any = (quantile, excess)) -> Any:

@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--clips", type=int, default=300)
     given = parser.parse_args()
     listed = read_list(given.data / "testing_list.txt")
-    for name in given.models or ["softmax", "stream"]:
+    for name in given.models:
         model = KeywordModel.load(name)
         files = [
             path

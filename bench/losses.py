@@ -22,6 +22,8 @@ from kws_export.training.losses import evidential_loss
 
 REPEATS = 5
 """Calls that are timed together."""
+NETWORK_ROUNDS = 5
+"""Steps of the network, of which the median is taken, as of the losses."""
 
 
 def main() -> None:
@@ -69,7 +71,7 @@ def network_time(batch: int, classes: int) -> float:
         network(mfcc).sum().backward()
 
     step()
-    return min(_seconds(step, 1) for _ in range(3)) * 1e6
+    return statistics.median(_seconds(step, 1) for _ in range(NETWORK_ROUNDS)) * 1e6
 
 
 def _call(variant: Variant, values: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:

@@ -55,7 +55,8 @@ def run(package: Path, arguments: Sequence[str], folder: Path) -> Run:
 
 def line(name: str, old: Sequence[Run], new: Sequence[Run]) -> str:
     """A row of the table, of as many runs of each version."""
-    low, ratio, high = statistics.quantiles([b.cpu / a.cpu for a, b in zip(old, new, strict=True)], n=4)
+    ratios = [b.cpu / a.cpu for a, b in zip(old, new, strict=True)]
+    low, ratio, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else 3 * ratios
     times, sizes = (
         [statistics.median(values) for values in column] for column in zip(_columns(old), _columns(new), strict=True)
     )
@@ -74,6 +75,8 @@ def main() -> None:
     parser.add_argument("wheels", type=Path, nargs=2, metavar="WHEEL", help="the older, the newer")
     parser.add_argument("--runs", type=int, default=15, help="of each command and version")
     given = parser.parse_args()
+    if given.runs < 1:
+        parser.error(f"--runs {given.runs}; expected at least 1")
     with tempfile.TemporaryDirectory() as temporary:
         packages = [Path(temporary, name) for name in ("old", "new")]
         empty = Path(temporary, "empty")

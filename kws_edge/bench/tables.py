@@ -65,7 +65,7 @@ def machine_in_words(machine: Mapping[str, Any]) -> str:
 
 
 def verdicts(rows: Sequence[BenchRow]) -> list[str]:
-    """A line about each model: its fastest row for a single clip, and what a stream costs on one thread."""
+    """A line about each model: its fastest row for a single clip, and its row with the cheapest stream."""
     lines = []
     for model in dict.fromkeys(row.model for row in rows):
         mine = [row for row in rows if row.model == model]
