@@ -45,7 +45,7 @@ def score(
     """
     from kws_edge.cli.progress import bar
     from kws_edge.tuning.recordings import recordings, short_name
-    from kws_export.evaluation.score_runs import RunScores, ScoredRun, common_front_end, missing
+    from kws_export.evaluation.score_runs import RunScores, ScoredRun, common_settings, missing
     from kws_export.evaluation.score_runs import score as score_all
     from kws_export.evaluation.score_sets import clip_sets
 
@@ -61,8 +61,9 @@ def score(
         raise click.ClickException(
             "no finished run among those given; expected folders of `kws-export train`, or .onnx files"
         )
-    labels, front_end = common_front_end(finished)
-    todo = missing(finished, clip_sets(data, labels, front_end, cache, **found), out)
+    shared = common_settings(finished)
+    sets = clip_sets(data, shared.labels, shared.front_end, cache, test_list=shared.test_list, **found)
+    todo = missing(finished, sets, out)
     with bar("scoring", sum(len(some) for _, some in todo)) as step:
         for _ in score_all(todo, out, kept):
             step()

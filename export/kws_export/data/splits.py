@@ -95,6 +95,22 @@ def load_split(root: Path, split: Split, labels: Sequence[str], cache: Path, *, 
         no clip in the split; a cache that cannot be written.
     AudioError : no clip can be decoded. One among others that cannot is named, counted and left out.
     """
+    chosen = split_clips(root, split, labels, test_list=test_list)
+    entry = cache / f"{split}-{_digest(chosen)}"
+    if not entry.is_dir():
+        _build(entry, chosen)
+    chosen = _readable(entry, chosen)
+    class_of = {label: i for i, label in enumerate(labels)}
+    return ArrayDataset(
+        samples=np.load(entry / "samples.npy", mmap_mode="r"),
+        lengths=np.load(entry / "lengths.npy"),
+        labels=np.array([class_of.get(clip.word, class_of.get(UNKNOWN, -1)) for clip in chosen], np.int64),
+        names=[clip.name for clip in chosen],
+    )
+
+
+def split_clips(root: Path, split: Split, labels: Sequence[str], *, test_list: str = "") -> list[Clip]:
+    """The clips that `load_split` decodes, in its order. Raises SettingError as it does."""
     if split not in get_args(Split):
         raise SettingError(f"unknown split {split!r}; expected one of {', '.join(get_args(Split))}")
     class_of = {label: i for i, label in enumerate(labels)}
@@ -113,17 +129,7 @@ def load_split(root: Path, split: Split, labels: Sequence[str], cache: Path, *, 
     chosen = [clip for clip in found if clip.word in class_of or (UNKNOWN in class_of and clip.word != SILENCE)]
     if not chosen:
         raise SettingError(f"no {split} clips for {', '.join(labels)} in {root}")
-
-    entry = cache / f"{split}-{_digest(chosen)}"
-    if not entry.is_dir():
-        _build(entry, chosen)
-    chosen = _readable(entry, chosen)
-    return ArrayDataset(
-        samples=np.load(entry / "samples.npy", mmap_mode="r"),
-        lengths=np.load(entry / "lengths.npy"),
-        labels=np.array([class_of.get(clip.word, class_of.get(UNKNOWN, -1)) for clip in chosen], np.int64),
-        names=[clip.name for clip in chosen],
-    )
+    return chosen
 
 
 def loudest_second(samples: F32) -> F32:

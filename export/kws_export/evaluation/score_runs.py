@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -247,16 +247,27 @@ def _history(folder: Path) -> list[dict[str, float]]:
         raise SettingError(f"{path}: {error}; expected a line of JSON for each epoch, as train writes") from None
 
 
-def common_front_end(runs: Sequence[ScoredRun]) -> tuple[tuple[str, ...], FrontEnd]:
-    """The labels and front end that all the runs share. Raises SettingError where they do not, or two share a name."""
+class Common(NamedTuple):
+    """What runs must share to be scored on the same clips: labels, front end, and the recipe's list of test clips."""
+
+    labels: tuple[str, ...]
+    front_end: FrontEnd
+    test_list: str
+
+
+def common_settings(runs: Sequence[ScoredRun]) -> Common:
+    """What all the runs share. Raises SettingError where they do not, or two share a name."""
     first = runs[0]
     for run in runs[1:]:
         if (run.metadata.labels, run.metadata.front_end) != (first.metadata.labels, first.metadata.front_end):
             raise SettingError(f"{run.path} and {first.path} differ in their words or front end; score them separately")
+        if run.recipe.test_list != first.recipe.test_list:
+            lists = " and ".join(repr(r.recipe.test_list) if r.recipe.test_list else "none" for r in (run, first))
+            raise SettingError(f"{run.path} and {first.path} differ in test_list ({lists}); score them separately")
     names = [run.name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SettingError(f"two runs are called {', '.join(twice)}; expected folders of different names")
-    return first.metadata.labels, first.metadata.front_end
+    return Common(first.metadata.labels, first.metadata.front_end, first.recipe.test_list)
 
 
 def missing(runs: Sequence[ScoredRun], sets: Sequence[ClipSet], out: Path) -> list[tuple[ClipSet, list[ScoredRun]]]:

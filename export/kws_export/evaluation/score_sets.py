@@ -2,13 +2,16 @@
 
 Names of the sets, as they stand in score files and reports:
 
-validation, test : clips of the model's words.
+validation, test : clips of the model's classes; test those of the recipe's own list, where it names one.
 test_20dB, … : the test split over noise.
 other_words : clips of the data set's words that the model does not know, all splits.
 unknown : `_unknown_`, words whose label was lost; some may be words of the model.
 silence, background : the `_silence_` clips, and the seconds of `_background_noise_`, from which they were cut. Training
     may have used the latter as background.
 sounds, speech : the seconds of other recordings. Running speech may hold a word of the model.
+
+Where `_unknown_` is a class, clips of other words are in the splits, and there is neither `other_words` nor `unknown`;
+where `_silence_` is one, there is neither `silence` nor `background`.
 
 Seconds without sound are left out: the device answers them `silence` without asking the network.
 """
@@ -32,8 +35,8 @@ from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.augment import scale_to_snr
 from kws_export.data.batches import split_features
 from kws_export.data.features import window_features
-from kws_export.data.speech_commands import CLIP_SAMPLES, Split, index
-from kws_export.data.splits import ArrayDataset, load_split, loudest_second
+from kws_export.data.speech_commands import CLIP_SAMPLES, Clip, Split, index
+from kws_export.data.splits import SILENCE, UNKNOWN, ArrayDataset, load_split, loudest_second, split_clips
 
 SPLITS: tuple[Split, ...] = ("validation", "test")
 SNRS = (20, 10, 5, 0)
@@ -72,6 +75,7 @@ def clip_sets(
     front_end: FrontEnd,
     cache: Path,
     *,
+    test_list: str = "",
     noise: Sequence[Path] = (),
     sounds: Sequence[Path] = (),
     speech: Sequence[Path] = (),
@@ -83,46 +87,57 @@ def clip_sets(
     root : Speech Commands, in its public layout.
     labels, front_end : of the models to be scored.
     cache : decoded splits, as for `load_split`.
+    test_list : of the models' recipe, as for `load_split`.
     noise : recordings, each a second or longer, to mix under the test split; none that training used.
     sounds, speech : recordings to cut into seconds.
 
     Raises
     ------
-    SettingError : as `index` and `load_split` raise it.
+    SettingError : as `index` and `load_split` raise it; a set is loaded whose recordings hold no second with sound.
     """
-    clips = index(root)
-    files = {s: [c.path for c in clips if c.split == s and c.word in labels] for s in SPLITS}
+    files = {s: _listed(split_clips(root, s, labels, test_list=test_list)) for s in SPLITS}
     settings = {"front end": asdict(front_end), "labels": list(labels), "format": _FORMAT}
 
-    def key(name: str, paths: Iterable[Path], **more: object) -> str:
-        listed = [f"{path.parent.name}/{path.name} {path.stat().st_size}" for path in paths]
+    def key(name: str, listed: Sequence[str], **more: object) -> str:
         return hashlib.sha256(json.dumps([name, settings, listed, more]).encode()).hexdigest()[:16]
 
     def split(name: Split) -> tuple[F32, I64]:
-        data = load_split(root, name, labels, cache)
+        data = load_split(root, name, labels, cache, test_list=test_list)
         return split_features(data, front_end).numpy(), data.labels
 
     def noisy(snr: int) -> tuple[F32, I64]:
-        data = load_split(root, "test", labels, cache)
+        data = load_split(root, "test", labels, cache, test_list=test_list)
         return noisy_features(data, [_noise_second(path) for path in noise], snr, front_end)
 
-    def outside(paths: Sequence[Path], read: Callable[[Path], list[F32]]) -> tuple[F32, I64]:
+    def outside(name: str, paths: Sequence[Path], read: Callable[[Path], list[F32]]) -> tuple[F32, I64]:
         seconds = (x for path in paths for x in read(path))
         heard = [window_features(x, front_end) for x in seconds if not measure(x).is_silent]
+        if not heard:
+            raise SettingError(
+                f"the recordings of {name}, such as {paths[0]}, hold no second with sound; expected a second or more, "
+                "or no such recordings"
+            )
         return np.stack(heard), np.full(len(heard), NO_WORD)
 
-    whole = {
-        "other_words": [c.path for c in clips if c.word not in labels],
-        "unknown": _audio_in(root / "_unknown_"),
-        "silence": _audio_in(root / "_silence_"),
-    }
+    whole: dict[str, Sequence[Path]] = {}
     cut = {"background": _audio_in(root / "_background_noise_"), "sounds": sounds, "speech": speech}
+    if UNKNOWN not in labels:
+        whole["other_words"] = [c.path for c in index(root) if c.word not in labels]
+        whole["unknown"] = _audio_in(root / UNKNOWN)
+    if SILENCE in labels:
+        del cut["background"]
+    else:
+        whole["silence"] = _audio_in(root / SILENCE)
     sets = [ClipSet(name, key(name, files[name]), partial(split, name)) for name in SPLITS]
     for recordings, read in ((whole, clip_of), (cut, seconds_of)):
-        sets += [ClipSet(name, key(name, of), partial(outside, of, read)) for name, of in recordings.items() if of]
+        sets += [
+            ClipSet(name, key(name, _sizes(of)), partial(outside, name, of, read))
+            for name, of in recordings.items()
+            if of
+        ]
     for snr in SNRS if noise else ():
         name = noisy_name(snr)
-        sets.append(ClipSet(name, key(name, [*files["test"], *noise], seed=_NOISE_SEED), partial(noisy, snr)))
+        sets.append(ClipSet(name, key(name, [*files["test"], *_sizes(noise)], seed=_NOISE_SEED), partial(noisy, snr)))
     return sets
 
 
@@ -180,6 +195,16 @@ def _noise_second(path: Path) -> F32:
     if len(samples) < CLIP_SAMPLES:
         raise SettingError(f"noise {path} of {len(samples)} samples; expected a second, {CLIP_SAMPLES}, or more")
     return loudest_second(samples)
+
+
+def _listed(clips: Iterable[Clip]) -> list[str]:
+    """What a key holds of clips: names, which tell stretches of one recording apart, and sizes."""
+    return [f"{clip.name} {clip.path.stat().st_size}" for clip in clips]
+
+
+def _sizes(paths: Iterable[Path]) -> list[str]:
+    """The same of files."""
+    return [f"{path.parent.name}/{path.name} {path.stat().st_size}" for path in paths]
 
 
 def _audio_in(folder: Path) -> list[Path]:

@@ -269,6 +269,22 @@ def test_two_runs_of_one_name_are_refused(tones: Path, run: Path, tmp_path: Path
     assert "Traceback" not in result.output
 
 
+def test_runs_whose_recipes_name_other_test_clips_are_refused_together(tones: Path, run: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(tones, tmp_path / "data"))
+    tests = (root / "testing_list.txt").read_text().split()
+    (root / "few.txt").write_text("\n".join(tests[::2]))
+    listed = Path(shutil.copytree(run, tmp_path / "listed-1"))
+    saved = torch.load(listed / "best.pt", weights_only=True)
+    saved["recipe"]["test_list"] = "few.txt"
+    torch.save(saved, listed / "best.pt")
+    both = score(root, tmp_path / "scores", run, listed)
+    assert both.exit_code == 1
+    assert "differ in test_list ('few.txt' and none); score them separately" in both.stderr
+    alone = score(root, tmp_path / "scores", listed)
+    assert alone.exit_code == 0, alone.output
+    assert len(RunScores.load(tmp_path / "scores" / "listed-1.npz").sets["test"].truth) == len(tests[::2])
+
+
 def test_help_teaches_with_an_example() -> None:
     result = CliRunner().invoke(main, ["score", "--help"])
     assert result.exit_code == 0

@@ -1,6 +1,10 @@
 """What a run is scored on: sets from a data set's layout, seconds of recordings, the test split in noise."""
 
+import hashlib
+import json
+import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +16,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd, mfcc, pad
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.batches import split_features
-from kws_export.data.splits import load_split
+from kws_export.data.splits import SILENCE, UNKNOWN, load_split
 from kws_export.evaluation.score_sets import (
     SNRS,
     ClipSet,
@@ -82,8 +86,6 @@ def test_seconds_without_sound_are_left_out(tones: Path, recordings: Mapping[str
 
 
 def test_folders_of_silence_and_of_lost_labels_are_sets_of_clips(tones: Path, tmp_path: Path) -> None:
-    import shutil
-
     root = Path(shutil.copytree(tones, tmp_path / "data"))
     write(root / "_silence_" / "1.wav", 1, level=0.001)
     write(root / "_unknown_" / "2.wav", 0.7)
@@ -91,6 +93,56 @@ def test_folders_of_silence_and_of_lost_labels_are_sets_of_clips(tones: Path, tm
     sets = sets_of(root, tmp_path / "cache")
     assert len(sets["silence"].load()[1]) == 1
     assert len(sets["unknown"].load()[1]) == 2
+
+
+def closed(tones: Path, root: Path) -> Path:
+    """The tones with a list of test clips of its own: eight of the word "low" and six of another."""
+    shutil.copytree(tones, root)
+    tests = (root / "testing_list.txt").read_text().split()
+    chosen = [name for word in ("low", "rise") for name in tests if name.startswith(f"{word}/")][:14]
+    (root / "official.txt").write_text("\n".join(chosen))
+    write(root / "_unknown_" / "0000beef_nohash_0.wav", 1)
+    write(root / "_silence_" / "1.wav", 1, level=0.001)
+    return root
+
+
+def test_where_unknown_words_and_silence_are_classes_their_clips_are_in_the_splits_alone(
+    tones: Path, tmp_path: Path
+) -> None:
+    root, labels = closed(tones, tmp_path / "data"), ("low", "rise", UNKNOWN, SILENCE)
+    names = {s.name for s in clip_sets(root, labels, FRONT_END, tmp_path / "cache")}
+    assert names == {"validation", "test"}
+    names = {s.name for s in clip_sets(root, labels[:-1], FRONT_END, tmp_path / "cache")}
+    assert names == {"validation", "test", "silence", "background"}
+    names = {s.name for s in clip_sets(root, ("low", SILENCE), FRONT_END, tmp_path / "cache")}
+    assert names == {"validation", "test", "other_words", "unknown"}
+
+
+def test_a_recipes_list_decides_the_test_sets_and_their_keys(tones: Path, tmp_path: Path) -> None:
+    root, labels = closed(tones, tmp_path / "data"), ("low", UNKNOWN)
+    noise = write(tmp_path / "noise" / "a.wav", 1)
+
+    def made(test_list: str = "") -> dict[str, ClipSet]:
+        sets = clip_sets(root, labels, FRONT_END, tmp_path / "cache", test_list=test_list, noise=[noise])
+        return {s.name: s for s in sets}
+
+    plain, listed = made(), made("official.txt")
+    for name in ("test", noisy_name(0)):
+        assert np.bincount(listed[name].load()[1]).tolist() == [8, 6]
+        assert plain[name].key != listed[name].key
+    assert plain["validation"].key == listed["validation"].key
+    (root / "official.txt").write_text((root / "official.txt").read_text() + "\nlow/000007d0_nohash_0.wav\n")
+    assert made("official.txt")["test"].key != listed["test"].key
+
+
+@pytest.mark.parametrize("name", ["sounds", "speech"])
+def test_recordings_without_a_second_of_sound_are_refused_with_their_sets_name(
+    tones: Path, tmp_path: Path, name: str
+) -> None:
+    for path in (write(tmp_path / "silent.wav", 2, level=0), write(tmp_path / "short.wav", 0.5)):
+        sets = sets_of(tones, tones.parent / "cache", **{name: path})
+        with pytest.raises(SettingError, match=rf"of {name}, such as .*{path.name}, hold no second with sound"):
+            sets[name].load()
 
 
 def test_a_longer_clip_is_its_loudest_second_and_a_recording_is_cut_into_whole_seconds(tmp_path: Path) -> None:
@@ -103,6 +155,15 @@ def test_a_longer_clip_is_its_loudest_second_and_a_recording_is_cut_into_whole_s
 
 
 # ---- keys
+
+
+def test_keys_of_plain_splits_are_those_of_earlier_score_files(tones: Path) -> None:
+    sets = sets_of(tones, tones.parent / "cache")
+    tests = [path for word in LABELS for path in sorted((tones / word).glob("000007*"))]
+    settings = {"front end": asdict(FRONT_END), "labels": list(LABELS), "format": 1}
+    listed = [f"{path.parent.name}/{path.name} {path.stat().st_size}" for path in tests]
+    whole = json.dumps(["test", settings, listed, {}])
+    assert sets["test"].key == hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def test_a_key_stays_with_its_clips_and_changes_with_them(tones: Path, tmp_path: Path) -> None:
