@@ -193,11 +193,12 @@ def check_comparable(runs: Sequence[RunScores]) -> None:
     first = runs[0]
     seen: dict[tuple[str, int, float | None], str] = {}
     for run in runs:
-        other = seen.setdefault((run.variant, run.seed, kl_end(run)), run.run)
-        if other != run.run:
+        key = (run.variant, run.seed, kl_end(run))
+        if key in seen:
             raise SettingError(
-                f"{other} and {run.run} are both {run.variant} with seed {run.seed}; keep one of the two"
+                f"{seen[key]} and {run.run} are both {run.variant} with seed {run.seed}; keep one score file of the two"
             )
+        seen[key] = run.run
         own, others = (Recipe.from_dict(scored.recipe) for scored in (run, first))  # settings added since: defaults
         if differing := set(own.differences(others)) - {"name", "variant", "seed", "kl_end"}:
             raise SettingError(

@@ -100,6 +100,7 @@ def weighted(variant: str, end: float) -> RunScores:
         ([], "no runs to compare"),
         ([with_recipe(RUN, kl_end=0.1)], "only runs with kl_end"),
         ([RUN, replace(RUN, run="again")], "softmax-1 and again are both softmax with seed 1"),
+        ([RUN, replace(RUN)], "softmax-1 and softmax-1 are both softmax with seed 1; keep one score file"),
         ([RUN, with_recipe(score_files.run("edl_ce"), epochs=20)], "recipes that differ in epochs"),
         ([RUN, score_files.run("edl_ce", labels=("a", "b", "c"))], "have different words"),
         ([RUN, score_files.run("edl_ce", keys={"test": "other"})], r"scored on other clips \(test\)"),
