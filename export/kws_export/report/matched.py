@@ -14,7 +14,7 @@ from kws_export.evaluation.score_runs import RunScores
 from kws_export.report.comparison import Comparison, Estimate, kl_end
 from kws_export.report.figures import Key
 from kws_export.report.published import ACCURACY, paper_key
-from kws_export.report.tables import MAIN_TARGET, SINGLE, Table, percent, spread
+from kws_export.report.tables import MAIN_TARGET, NONE, SINGLE, Table, percent, spread
 from kws_export.training.losses import kl_weight
 
 RANKS = Key("rank_correlation", "test")
@@ -59,7 +59,7 @@ def pairs_table(c: Comparison) -> Table:
         cells = []
         for _, key, scale, digits in _COLUMNS:
             both = (float(np.mean([c.figures[run.run][key] for run in runs])) for runs in (first, second))
-            cells.append(" / ".join(f"{scale * value:.{digits}f}" for value in both))
+            cells.append(" / ".join(NONE if np.isnan(value) else f"{scale * value:.{digits}f}" for value in both))
         alike = _same_word(list(zip(first, second, strict=True)))
         own = _same_word([pair for v in (a, b) for pair in combinations(c.runs[v], 2)])
         count = f"{len(seeds)} {SINGLE}" if len(seeds) == 1 else str(len(seeds))
@@ -84,7 +84,7 @@ def kl_weight_table(c: Comparison) -> Table:
         groups = [(kl_end(run) or 0.0, "", [r for r in mine if kl_end(r) == kl_end(run)]) for run in mine]
         if own:
             groups.append((kl_weight(VARIANTS[v], own[0].epochs, own[0].epochs), ", its own", own))
-        for end, text, runs in sorted({g[0]: g for g in groups}.values(), key=lambda g: g[0]):
+        for end, text, runs in sorted({g[:2]: g for g in groups}.values(), key=lambda g: g[:2]):
             rows.append([f"`{v}`", f"{end:g}{text}", str(len(runs)), *_figures(c, runs)])
         if without:
             rows.append([f"`{v}`", f"no term: `{WITHOUT_KL[v]}`", str(len(without)), *_figures(c, without)])

@@ -7,6 +7,7 @@ import numpy as np
 from score_files import known, run
 
 from kws_export.report.comparison import Comparison
+from kws_export.report.figures import Key
 from kws_export.report.matched import kl_weight_table, pairs_table
 from kws_export.report.published import ACCURACY
 from kws_export.report.report import page
@@ -57,6 +58,23 @@ def test_weights_rise_with_the_variants_own_among_them_and_the_variant_without_a
         ["`edl_ce`", "1", "1", "93.00 †"],
         ["`edl_ce`", "no term: `edl_ce_no_kl`", "1", "91.00 †"],
     ]
+
+
+def test_a_weight_that_is_the_variants_own_is_a_row_of_its_own_runs() -> None:
+    c = known({"edl_ce": [0.95]})
+    rows = kl_weight_table(with_weights(c, {0.5: 0.93})).rows
+    assert [row[:4] for row in rows] == [
+        ["`edl_ce`", "0.5", "1", "93.00 †"],
+        ["`edl_ce`", "0.5, its own", "1", "95.00 †"],
+    ]
+
+
+def test_what_a_run_without_errors_lacks_is_no_number() -> None:
+    c = known({"edl_ce": [1.0], "plugin_ce": [0.94]})
+    key = Key("auroc_errors", "test", "entropy")
+    (row,) = pairs_table(replace(c, figures={run: {**f, key: f[key] if "plugin" in run else np.nan} for run, f in
+                                             c.figures.items()})).rows  # fmt: skip
+    assert row[6:8] == ["95.00 / –", "95.00 / 95.00"]
 
 
 def test_the_page_says_how_to_train_and_show_the_weights() -> None:
