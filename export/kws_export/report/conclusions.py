@@ -83,8 +83,8 @@ def conclusions_table(c: Comparison) -> Table:
         "Accuracy, or Acc_total at 99.5 % by the paper's protocol. Ours ± 2σ of the difference over the seeds that "
         f"both have, with p of a paired t-test; {SINGLE} one seed. *reproduces*: larger at p < {LEVEL}, or the same to "
         f"within {100 * MARGIN:.0f} point (both one-sided tests at p < {LEVEL}). *does not*: the contrary, or a "
-        f"difference, at the same level. {NONE}: the paper does not compare them, the variant is not trained here, or "
-        "no seed differs.",
+        f"difference, at the same level. {NONE}: the paper does not compare them, the variant is not trained here, "
+        "or no seed is common or differs.",
         ["conclusion", "paper", "ours", "p", "verdict"],
         rows,
     )
@@ -100,7 +100,8 @@ def _paper(claim: Claim) -> str:
 def _ours(c: Comparison, claim: Claim) -> tuple[str, str, str]:
     differences = paired(c, claim)
     if not differences.size:
-        return NONE, NONE, "not trained"
+        trained = {claim.first[0], claim.second[0]} <= c.runs.keys()
+        return NONE, NONE, "cannot be told: no seed in common" if trained else "not trained"
     mean = float(differences.mean())
     if differences.size == 1:
         return f"{100 * mean:+.2f} {SINGLE}", NONE, "cannot be told: one seed"

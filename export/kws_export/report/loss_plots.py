@@ -80,7 +80,7 @@ def gaps(figure: "Figure", c: Comparison, lines: tuple[tuple[str, str, str, str]
             ax.set_yscale("log")
             found = [Gaps.of(test, variant) for test in on_test(kept, variant)]
             alpha0 = np.concatenate([g.alpha0 for g in found])
-            bins = np.array_split(np.argsort(alpha0), 24)
+            bins = [b for b in np.array_split(np.argsort(alpha0), 24) if b.size]  # fewer where there are few clips
             middle = [np.median(alpha0[b]) for b in bins]
             for name, colour, style, label in lines:
                 values = np.concatenate([getattr(g, name) for g in found])

@@ -14,7 +14,12 @@ MAIN_TARGET = 0.995
 SINGLE = "†"
 """Marks a figure of a single seed, which has no spread."""
 
-_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "–": "--", "†": r"$^\dagger$", "³": "$^3$"}
+_LATEX = {
+    "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "<": "$<$", ">": "$>$",
+    "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$", "×": r"$\times$", "−": "$-$", "α": r"$\alpha$", "σ": r"$\sigma$",
+    "₀": "$_0$", "²": "$^2$", "³": "$^3$", "–": "--", "†": r"$^\dagger$",
+}  # fmt: skip
+"""What pdfLaTeX refuses as it is, or sets as something else, of the characters that cells have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class Table:
     def to_csv(self) -> str:
         """Head and rows, as they are shown."""
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([self.head, *[[c.strip("`") for c in row] for row in self.rows]])
+        csv.writer(out, lineterminator="\n").writerows([_plain(row) for row in (self.head, *self.rows)])
         return out.getvalue()
 
     def to_latex(self) -> str:
@@ -63,8 +68,13 @@ class Table:
 
     @staticmethod
     def _latex_row(cells: Sequence[str]) -> str:
-        escaped = ("".join(_LATEX.get(c, c) for c in cell.strip("`")) for cell in cells)
+        escaped = ("".join(_LATEX.get(c, c) for c in cell) for cell in _plain(cells))
         return " & ".join(escaped) + r" \\"
+
+
+def _plain(cells: Sequence[str]) -> list[str]:
+    """Cells without the marks of code, which mean nothing outside markdown."""
+    return [cell.replace("`", "") for cell in cells]
 
 
 def percent(fraction: float | None, digits: int = 2) -> str:

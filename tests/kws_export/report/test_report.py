@@ -33,6 +33,13 @@ from kws_export.report.tables import MAIN_TARGET, Table, mean, percent, spread
 RUNS = [score_files.run("edl_ce"), *(score_files.run("softmax", seed) for seed in (1, 2))]
 
 
+def with_logits(run: RunScores, mean: float) -> RunScores:
+    """A run whose logits on the test split were kept."""
+    test = run.sets["test"]
+    logits = np.random.default_rng(0).normal(mean, 1, (len(test.truth), 3)).astype(np.float32)
+    return replace(run, sets={**run.sets, "test": replace(test, logits=logits)})
+
+
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
     return Comparison.of(RUNS)
@@ -77,6 +84,23 @@ def test_a_table_as_latex() -> None:
     assert latex.startswith("% a caption\n\\begin{tabular}{lr}\n  \\toprule\n  variant & x \\% \\\\\n")
     assert "  edl\\_ce & 1.0 $\\pm$ 0.5 \\\\\n  softmax & -- \\\\\n" in latex
     assert latex.endswith("\\end{tabular}\n")
+
+
+def test_marks_of_code_inside_a_cell_stay_in_markdown_alone() -> None:
+    table = Table("t", "", "", ["pair"], [["`plugin_ce` / `edl_ce`"], ["no term: `softmax`"]])
+    assert table.to_csv() == "pair\nplugin_ce / edl_ce\nno term: softmax\n"
+    assert r"  plugin\_ce / edl\_ce \\" in table.to_latex()
+    assert "`" not in table.to_latex()
+
+
+def test_every_cell_is_what_pdflatex_takes() -> None:
+    kept = [with_logits(score_files.run(variant), 1.0) for variant in ("edl_ce", "plugin_ce")]
+    tables = all_tables(Comparison.of(kept))
+    assert {"theory", "pairs"} <= {table.name for table in tables}
+    for table in tables:
+        body = table.to_latex().partition("\n")[2]  # the first line is a comment
+        assert body.isascii(), table.name
+        assert r"$\alpha$$_0$ $\geq$ 10" in body or table.name != "theory"
 
 
 def test_a_single_seed_is_marked_and_has_no_spread() -> None:
@@ -236,6 +260,14 @@ def test_a_conclusions_row_has_the_papers_difference_and_ours_paired_by_seed() -
     assert row[3:] == ["0.001", "reproduces"]
 
 
+def test_variants_without_a_seed_in_common_are_not_said_to_be_untrained() -> None:
+    c = score_files.known({"softmax": [0.96, 0.95], "softmax_kl": [0.95]})
+    del c.runs["softmax"][0]
+    assert row_of(c, SOFTMAX_KL)[2:] == ["–", "–", "cannot be told: no seed in common"]
+    told = [row[-1].partition(":")[0] for row in conclusions_table(c).rows].count("cannot be told")
+    assert any(f"{told} cannot be told" in text for text in findings(c))
+
+
 def test_seeds_without_any_difference_have_no_p() -> None:
     row = row_of(score_files.known({"softmax": [0.96, 0.95], "softmax_kl": [0.96, 0.95]}), SOFTMAX_KL)
     assert row[2:] == ["+0.00 ± 0.00", "–", "cannot be told"]
@@ -324,10 +356,7 @@ def test_gaps_are_drawn_of_the_runs_whose_logits_were_kept_each_variant_on_axes_
     c = score_files.known({"edl_ce": [0.95, 0.96], "softmax": [0.9], "plugin_ce": [0.9]})
     assert list(loss_plots.gap_plots(c)) == []
     for variant, logit in (("edl_ce", 3.0), ("softmax", 9.0)):
-        run = c.runs[variant][0]
-        test = run.sets["test"]
-        logits = np.random.default_rng(0).normal(logit, 1, (len(test.truth), 3)).astype(np.float32)
-        c.runs[variant][0] = replace(run, sets={**run.sets, "test": replace(test, logits=logits)})
+        c.runs[variant][0] = with_logits(c.runs[variant][0], logit)
     plot, _ = loss_plots.gap_plots(c)
     figure = Figure()
     plot.draw(figure, c)
@@ -335,6 +364,19 @@ def test_gaps_are_drawn_of_the_runs_whose_logits_were_kept_each_variant_on_axes_
     assert [ax.get_title() for ax in panels] == ["edl_ce (1 seed)", "softmax (1 seed)"]
     assert len({ax.get_xlim() for ax in panels}) == 2
     assert [len(ax.lines) for ax in panels] == [5, 4]  # gap, bounds, remainder; the line at 10 where it lies within
+
+
+def test_gaps_of_fewer_clips_than_bins_are_drawn_one_by_one() -> None:
+    from matplotlib.figure import Figure
+
+    few = score_files.known({"edl_ce": [0.95]})
+    few.runs["edl_ce"] = [with_logits(score_files.run("edl_ce", n=7, sets=False), 3.0)]
+    plot, _ = loss_plots.gap_plots(few)
+    figure = Figure()
+    plot.draw(figure, few)
+    line = figure.axes[0].lines[0]
+    assert len(line.get_xdata()) == 7
+    assert np.isfinite(line.get_ydata()).all()
 
 
 def test_training_is_drawn_of_the_runs_whose_history_was_kept() -> None:
