@@ -36,7 +36,7 @@ def wordless(data: Path, split: str, model_file: Path, cache: Path, as_json: boo
 
     from kws_edge.model.keyword_model import KeywordModel
     from kws_export.data.batches import split_features
-    from kws_export.data.speech_commands import Split, index
+    from kws_export.data.speech_commands import Split
     from kws_export.data.splits import load_split
     from kws_export.evaluation.metrics import accuracy_interval
     from kws_export.evaluation.scoring import score_clips
@@ -44,16 +44,18 @@ def wordless(data: Path, split: str, model_file: Path, cache: Path, as_json: boo
 
     model = KeywordModel.load(model_file)
     clips = load_split(data, cast("Split", split), model.labels, cache)
-    names = [c.path.relative_to(data).as_posix() for c in index(data) if c.split == split and c.word in model.labels]
     found = list(energies(clips))
     features = split_features(clips, model.metadata.front_end).numpy()
     right = score_clips(model, features, np.asarray(clips.labels)).correct
-    for name, e, correct in zip(names, found, right, strict=True):
+    for name, e, correct in zip(clips.names, found, right, strict=True):
         if e.holds_no_word:
             row = {"clip": name, "loudest_db": round(e.loudest, 1), "contrast_db": round(e.contrast, 1)}
             text = f"{name}  loudest {e.loudest:.1f} dB, {e.contrast:.1f} dB above its usual level"
             click.echo(json.dumps({**row, "named_right": bool(correct)}) if as_json else text)
     empty = np.array([e.holds_no_word for e in found])
     for what, some in ((f"all {len(right):,} clips", right), (f"without these {int(empty.sum())}", right[~empty])):
+        if not len(some):
+            click.echo(f"{what}: none is left", err=as_json)
+            continue
         low, high = accuracy_interval(int(some.sum()), len(some))
         click.echo(f"{what}: {some.mean():.2%} right ({low:.2%} to {high:.2%})", err=as_json)

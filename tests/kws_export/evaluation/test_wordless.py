@@ -1,10 +1,20 @@
 """Clips without a word: noise and quiet are listed, a word in noise is not, whatever its level and offset."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
+import soundfile as sf
 import tone_words
+from click.testing import CliRunner
 
+from kws_export.cli import main
 from kws_export.evaluation.wordless import QUIET, energy
+from kws_export.graph.build import build_model, save_model
+from kws_export.training.about import About
+from kws_export.training.checkpoint import Checkpoint
+from kws_export.training.description import uncalibrated_metadata
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.standard_normal(16_000).astype(np.float32)
@@ -41,3 +51,18 @@ def test_what_is_too_quiet_for_speech_is_listed_though_it_stands_out() -> None:
 
 def test_digital_silence_has_a_level() -> None:
     assert energy(np.zeros(1600, np.float32)).loudest == pytest.approx(-100)
+
+
+def test_where_every_clip_is_listed_none_is_left_to_be_right(tones: Path, tone_run: Path, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.load(tone_run / "best.pt")
+    model = tmp_path / "tones.onnx"
+    save_model(build_model(checkpoint.network, uncalibrated_metadata(checkpoint, "entropy", {}, About())), model)
+    root = Path(shutil.copytree(tones, tmp_path / "data"))
+    tests = (root / "testing_list.txt").read_text().split()
+    for name in tests:
+        sf.write(root / name, 0.01 * NOISE, tone_words.RATE)
+    arguments = ["wordless", "--data", root, "--model", model, "--cache", tmp_path / "cache"]
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    assert len([line for line in result.stdout.splitlines() if "loudest" in line]) == len(tests)
+    assert result.stdout.splitlines()[-1] == f"without these {len(tests)}: none is left"
