@@ -117,8 +117,9 @@ def speak_all(engine: Engine, renditions: Sequence[Rendition]) -> Iterator[F32]:
     """
     for language in {rendition.utterance.language for rendition in renditions}:
         known = set(engine.voices(language))
-        wanted = {part for t in renditions if t.utterance.language == language for part in t.voice.split("+")}
-        if unknown := {v for v in wanted if v not in known and not any(t.voice in known for t in renditions)}:
+        wanted = {t.voice for t in renditions if t.utterance.language == language}
+        # A blend that is not listed, such as one in the other order, will do where its parts are.
+        if unknown := {part for voice in wanted - known for part in voice.split("+")} - known:
             raise SettingError(f"{engine.name} has no voice {min(unknown)} for {language}; expected one of {known}")
     if not engine.takes_phonemes and any(t.utterance.phonemes for t in renditions):
         raise SettingError(f"{engine.name} cannot be given phonemes; expected kokoro or espeak")

@@ -95,6 +95,12 @@ def test_a_voice_that_is_not_there_is_refused() -> None:
         speak(Beeps(), Utterance("a"), "nobody")
 
 
+def test_a_voice_that_is_not_there_is_refused_beside_one_that_is() -> None:
+    for unknown in ("nobody", "100+nobody"):
+        with pytest.raises(SettingError, match="no voice nobody"):
+            next(speak_all(Beeps(), [Rendition(Utterance("a"), voice) for voice in ("100", unknown)]))
+
+
 @pytest.mark.parametrize(("speed", "pitch"), [(0.1, 1), (1, 3)])
 def test_what_would_be_no_speech_is_refused(speed: float, pitch: float) -> None:
     with pytest.raises(SettingError, match=r"expected 0\.4 to 2\.5"):
