@@ -27,7 +27,8 @@ class NearMiss:
 def near_misses(ipa: str, dictionary: Dictionary, count: int, avoid: tuple[str, ...] = ()) -> list[NearMiss]:
     """The words nearest to a pronunciation, nearest first, at most `count`.
 
-    A homophone is none: it is the word. Nor is a word in which the target is heard whole ("forty" for "four").
+    A homophone is none: it is the word. Nor is a word in which the target is heard whole ("forty" for "four"). A
+    pronunciation without phonemes has none.
 
     Parameters
     ----------
@@ -35,6 +36,8 @@ def near_misses(ipa: str, dictionary: Dictionary, count: int, avoid: tuple[str, 
     avoid : pronunciations of other words that are spotted too, left out as the target itself is.
     """
     length = len(symbols(ipa))
+    if not length:
+        return []
     heard = [symbols(said) for said in dictionary.pronunciations]
     excluded = np.zeros(len(heard), np.bool_)
     for target in (ipa, *avoid):

@@ -65,6 +65,11 @@ def test_of_homophones_the_most_frequent_stands_for_all() -> None:
     assert [m.text for m in near_misses(FIVE, words, 10)] == ["fine"]
 
 
+@pytest.mark.parametrize("ipa", ["", "ˈ", "123"])
+def test_a_pronunciation_without_phonemes_has_no_near_misses(ipa: str) -> None:
+    assert near_misses(ipa, dictionary(fine="fˈaɪn"), 10) == []
+
+
 @pytest.mark.skipif(not shutil.which("espeak-ng"), reason="needs espeak-ng")
 def test_a_dictionary_is_of_any_language_and_made_once(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KWS_EXPORT_CACHE", str(tmp_path))
