@@ -87,6 +87,15 @@ def check_targets(source: Path, out: Path, *, overwrite: bool) -> None:
         check_target(source, target, overwrite=overwrite)
 
 
+def remove_forms(out: Path) -> None:
+    """Remove the forms that lie beside a model that is to be overwritten, where the new model has none.
+
+    Raises SettingError where one cannot be removed.
+    """
+    for form in FORMS:
+        _remove(out.with_suffix(form))
+
+
 def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)

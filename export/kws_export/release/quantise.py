@@ -30,7 +30,7 @@ from kws_edge.errors import ModelError
 from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
-from kws_edge.model.onnx_file import check_target
+from kws_edge.tuning.record import check_targets, remove_forms
 from kws_export.data.batches import clip_features
 from kws_export.data.splits import load_split
 from kws_export.evaluation.score_sets import clip_sets
@@ -39,6 +39,7 @@ from kws_export.graph.build import load_model, run_model, save_model
 from kws_export.release.card import model_card
 from kws_export.release.equalise import equalise
 from kws_export.release.parity import WITHOUT_WORD, File, Parity, compare, measure_speed
+from kws_export.training.recipe import Recipe
 
 SETS = ("validation", "test", *WITHOUT_WORD)
 """What both files are run on, as `score_sets` names it; a set for which there are no recordings is left out."""
@@ -56,7 +57,8 @@ class Quantised:
     card: str
 
     def save(self, path: Path) -> None:
-        """Write the file NAME.onnx, and its card beside it."""
+        """Write the file NAME.onnx, and its card beside it; forms of an earlier model of that name are removed."""
+        remove_forms(path)  # of the model that is written over: there are no such forms of an int8 model
         save_model(self.model, path)
         replace_file(path.with_suffix(".md"), self.card)
 
@@ -87,12 +89,15 @@ def quantise(
 
     Raises
     ------
-    ModelError : the source is no model of ours, or is quantised already.
+    ModelError : the source is no model of ours, is quantised already, or does not say by which recipe it was trained.
     SettingError, AudioError : the data cannot be used, or `out` is no name for a new .onnx file.
     """
-    check_target(source, out, overwrite=True)
+    check_targets(source, out, overwrite=True)
     float_model = KeywordModel.load(source)
     before = float_model.metadata
+    if "recipe" not in before.training:
+        raise ModelError(f"{source} does not say how it was trained; expected a file of kws-export export")
+    test_list = Recipe.from_dict(before.training["recipe"]).test_list
     ranges = calibration_features(before, data_root, cache, clips, seed)
     about = {
         "source": before.name,
@@ -107,7 +112,7 @@ def quantise(
     step()
     integer_model = run_model(model)
     answers: tuple[dict[str, Scored], dict[str, Scored]] = ({}, {})
-    for clip_set in clip_sets(data_root, before.labels, before.front_end, cache):
+    for clip_set in clip_sets(data_root, before.labels, before.front_end, cache, test_list=test_list):
         if clip_set.name in SETS:
             features, truth = clip_set.load()
             for of, runs in zip(answers, (float_model, integer_model), strict=True):

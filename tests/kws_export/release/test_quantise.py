@@ -1,6 +1,7 @@
 """`kws-export quantise`: an int8 file that keeps the contract, and that is written only where it answers as well."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,9 @@ from kws_edge.errors import ModelError
 from kws_edge.model.features import mfcc, pad
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.shipped import MODELS, shipped_models
+from kws_edge.tuning.record import FORMS
 from kws_export.cli import main
+from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import calibrate, score_clips
 from kws_export.graph.build import load_model
 from kws_export.release import quantise as quantise_module
@@ -53,8 +56,8 @@ class Made:
         return self.file.with_suffix(".md").read_text(encoding="utf-8")
 
 
-def run(tones: Path, source: Path, *options: object) -> Result:
-    common = ["--data", tones, "--cache", tones.parent / "cache", "--clips", 48]
+def run(tones: Path, source: Path, *options: object, cache: Path | None = None) -> Result:
+    common = ["--data", tones, "--cache", cache or tones.parent / "cache", "--clips", 48]
     return CliRunner().invoke(main, ["quantise", str(source), *map(str, [*common, *options])])
 
 
@@ -199,7 +202,43 @@ def test_the_command_prints_the_comparison_as_a_table_or_as_json(made: Made, aga
     assert parity["sizes"] == [file.stat().st_size for file in (again.source, again.file)]
 
 
+def test_a_closed_task_is_measured_on_its_list_alone(tones: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(tones, tmp_path / "data"))
+    tests = (root / "testing_list.txt").read_text().split()
+    (root / "official.txt").write_text("\n".join(name for name in tests if name.split("/")[0] in ("low", "rise")))
+    recipe = tone_words.recipe(labels=["low", UNKNOWN], test_list="official.txt", epochs=1)
+    tone_words.run(tone_words.trainer(root, tmp_path / "run", recipe, cache=tmp_path / "cache"))
+    closed = tmp_path / "closed.onnx"
+    package(ExportSource.open(tmp_path / "run" / "best.pt"), root, closed, cache=tmp_path / "cache")
+    result = run(root, closed, "--max-loss", "100", "--json", cache=tmp_path / "cache")
+    assert result.exit_code == 0, result.output
+    metadata = KeywordModel.load(tmp_path / "closed-int8.onnx").metadata
+    assert metadata.accuracy["test"]["clips"] == KeywordModel.load(closed).metadata.accuracy["test"]["clips"] == 16
+    assert metadata.accuracy["validation"]["clips"] == 24
+    assert not [f for f in json.loads(result.stdout)["figures"] if "other words" in f["name"]]
+
+
+def test_other_forms_of_a_model_that_it_writes_over_are_removed(made: Made, tones: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.onnx"
+    forms = [out.with_suffix(form) for form in FORMS]
+    for path in (out, *forms, tmp_path / "xy.step.onnx"):
+        path.write_bytes(b"another network")
+    result = run(tones, made.source, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert KeywordModel.load(out).metadata.name == "x"
+    assert not [path for path in forms if path.exists()]
+    assert (tmp_path / "xy.step.onnx").exists()
+
+
 # --- what is refused
+
+
+def test_a_model_that_is_a_form_of_the_target_is_not_removed(made: Made, tones: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copy(made.source, tmp_path / "x.step.onnx"))
+    result = run(tones, source, "--out", tmp_path / "x.onnx")
+    assert result.exit_code == 1
+    assert "is the model itself" in result.stderr
+    assert source.exists()
 
 
 def test_a_file_that_answers_worse_is_not_written(
