@@ -39,6 +39,12 @@ SHOWN = (
 )
 
 
+NOT_REACHED = (
+    " *Not reached*: there is no threshold at which the validation clips met the target, and at this target the model "
+    "withholds every label."
+)
+
+
 def model_card(
     metadata: Metadata,
     size: int,
@@ -95,7 +101,7 @@ def model_card(
             "",
             _operating_points(m, observed, other_words),
             "",
-            SHOWN + _fewest(m) + (OTHER_WORDS if other_words else ""),
+            SHOWN + (NOT_REACHED if _unreached(m) else "") + _fewest(m) + (OTHER_WORDS if other_words else ""),
             "",
             *(_on_streams(m) if m.stream else []),
             *(_against_source(parity) if parity else []),
@@ -148,8 +154,10 @@ def _operating_points(
     rows = []
     for score, points in m.thresholds.items():
         for i, (chosen, seen) in enumerate(zip(points, observed[score], strict=True)):
-            cells = [score, _percent(chosen.target, 1), "shown" if chosen.is_shown else "not shown"]
-            cells += [f"{chosen.threshold:.5g}", _accepted(chosen), _percent(chosen.coverage)]
+            found = "shown" if chosen.is_shown else "not shown" if chosen.accepted else "not reached"
+            threshold = f"{chosen.threshold:.5g}" if chosen.accepted else "–"
+            cells = [score, _percent(chosen.target, 1), found, threshold]
+            cells += [_accepted(chosen), _percent(chosen.coverage)]
             cells += [_accepted(seen), _percent(seen.coverage), _percent(seen.total_accuracy)]
             rows.append([*cells, *([_percent(other_words[score][i])] if other_words else [])])
     return _table(head, rows)
@@ -160,6 +168,11 @@ def _accepted(point: OperatingPoint) -> str:
     if point.low is None or point.high is None:
         return _percent(point.accepted_accuracy)
     return f"{_percent(point.accepted_accuracy)} ({100 * point.low:.2f} to {100 * point.high:.2f})"
+
+
+def _unreached(m: Metadata) -> bool:
+    """Whether there is a target that no threshold met."""
+    return any(not p.accepted for points in m.thresholds.values() for p in points)
 
 
 def _fewest(m: Metadata) -> str:
@@ -225,7 +238,10 @@ def parity_rows(parity: Parity) -> tuple[list[list[str]], list[list[str]]]:
         ["change of accuracy, points (95 % interval)", f"{100 * parity.accuracy_change:+.2f} ({low} to {high})"],
         ["same word", _percent(parity.same_answer)],
         ["same word, or withheld by both, at the default threshold", _percent(parity.same_decision)],
-        *([f"rank correlation of {name}", f"{value:.4f}"] for name, value in parity.ranks.items()),
+        *(
+            [f"rank correlation of {name}", "–" if value is None else f"{value:.4f}"]
+            for name, value in parity.ranks.items()
+        ),
         ["mean difference of entropy", f"{parity.entropy_shift:.4f}"],
         ["speed", f"x {parity.speed.ratio:.2f}"],
     ]

@@ -61,7 +61,8 @@ class Parity:
     interval : 95 % bootstrap interval of it, over test clips; both files see the same clips.
     same_answer : share of test clips that get the same class.
     same_decision : share that gets the same class, or is withheld by both, at the default score and target.
-    ranks : Spearman's correlation of `alpha` (over all clips and classes), `vacuity` and `entropy` on the test split.
+    ranks : Spearman's correlation of `alpha` (over all clips and classes), `vacuity` and `entropy` on the test split;
+        None where a file gives all clips the same.
     entropy_shift : mean absolute difference of the entropy on the test split.
     sizes : of both files, in bytes.
     speed : after against before.
@@ -74,7 +75,7 @@ class Parity:
     interval: Interval
     same_answer: float
     same_decision: float
-    ranks: Mapping[str, float]
+    ranks: Mapping[str, float | None]
     entropy_shift: float
     sizes: tuple[int, int]
     speed: Speed
@@ -109,10 +110,7 @@ def compare(before: File, after: File, speed: Speed) -> Parity:
         interval=bootstrap_interval(_change, a.correct, b.correct),
         same_answer=float((a.predicted == b.predicted).mean()),
         same_decision=float((decisions[0] == decisions[1]).mean()),
-        ranks={
-            name: float(spearmanr(getattr(a, name).ravel(), getattr(b, name).ravel()).statistic)
-            for name in ("alpha", "vacuity", "entropy")
-        },
+        ranks={name: _ranks(getattr(a, name), getattr(b, name)) for name in ("alpha", "vacuity", "entropy")},
         entropy_shift=float(np.abs(a.entropy - b.entropy).mean()),
         sizes=(before.size, after.size),
         speed=speed,
@@ -159,6 +157,12 @@ def _figures(file: File, thresholds: Thresholds) -> dict[str, float | None]:
             for name, withheld_share in shares.items():
                 figures[f"{at}: {name.replace('_', ' ')} withheld"] = withheld_share[score][i]
     return figures
+
+
+def _ranks(before: F32, after: F32) -> float | None:
+    if before.min() == before.max() or after.min() == after.max():
+        return None  # there is no order to compare
+    return float(spearmanr(before.ravel(), after.ravel()).statistic)
 
 
 def _change(before: Bools, after: Bools) -> float:

@@ -24,15 +24,17 @@ from kws_edge.model.features import mfcc, pad
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.onnx_file import write_copy
+from kws_edge.model.selection import OperatingPoint
 from kws_edge.model.session import Outputs
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning.evaluation import StreamReport
 from kws_edge.tuning.false_accepts import FalseAccepts
 from kws_export.cli import main
 from kws_export.data.splits import UNKNOWN
-from kws_export.evaluation.scoring import Scored
+from kws_export.evaluation.scoring import Scored, observe
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.release import runtimes
+from kws_export.release.card import model_card
 from kws_export.release.package import ExportSource, package, score_other_words, write_models
 from kws_export.training.about import about_folder
 from kws_export.training.checkpoint import Checkpoint, load_checkpoint
@@ -111,6 +113,11 @@ def answers(file: Path, tones: Path, split: str) -> Answers:
     outputs = run_on(file, [tones / name for name in names])
     truth = np.array([WORDS.index(name.split("/")[0]) for name in names])
     return Answers(names, truth, outputs.labels, outputs.vacuity, outputs.entropy)
+
+
+def read_scores(path: Path) -> Scored:
+    with np.load(path) as arrays:
+        return Scored(**arrays)
 
 
 def percent(fraction: float) -> str:
@@ -192,7 +199,7 @@ def test_the_file_with_the_front_end_gives_the_same_answers(exported: Exported, 
 
 
 def test_scores_are_kept_in_the_run_for_reports(exported: Exported, tones: Path) -> None:
-    scored = Scored.load(exported.run / "scores-test.npz")
+    scored = read_scores(exported.run / "scores-test.npz")
     found = answers(exported.file, tones, "test")
     np.testing.assert_array_equal(scored.truth, found.truth)
     np.testing.assert_array_equal(scored.predicted, found.predicted)
@@ -272,6 +279,20 @@ def test_a_closed_task_is_measured_on_its_list_and_the_card_says_so(root: Path, 
     assert "test 16 (`official.txt`)" in card
     assert "`_unknown_` was learned from" in card
     assert "ther words withheld" not in card
+
+
+def test_a_target_that_no_threshold_meets_is_not_reached_and_the_card_says_what_that_is(exported: Exported) -> None:
+    scored = read_scores(exported.run / "scores-test.npz")
+    nothing = OperatingPoint(0.999, float(np.finfo(np.float32).min), None, 0.0, 0.0, 0, 24)
+    thresholds = {score: (*points[:2], nothing) for score, points in exported.metadata.thresholds.items()}
+    metadata = replace(exported.metadata, thresholds=thresholds)
+    card = model_card(metadata, 1000, scored, observe(thresholds, scored), {}, "a command")
+    rows = re.findall(r"^\| (?:entropy|vacuity) \| 99\.9 % \|.*$", card, re.MULTILINE)
+    assert [row.split(" | ")[2:6] for row in rows] == [["not reached", "–", "–", "0.00 %"]] * 2
+    assert "*Not reached*: " in card
+    assert "e+38" not in card
+    reached = all(p.accepted for points in exported.metadata.thresholds.values() for p in points)
+    assert reached == ("*Not reached*" not in exported.card)
 
 
 def test_the_cards_confusions_are_those_of_the_test_split(exported: Exported, tones: Path) -> None:

@@ -11,6 +11,7 @@ import tiny_model
 from kws_edge.errors import ModelError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_export.evaluation.scoring import Scored
+from kws_export.release.card import parity_rows
 from kws_export.release.parity import File, Parity, Speed, compare, measure_speed
 
 SPEED = Speed(1.25, 1.2, 1.3, "a machine")
@@ -109,6 +110,15 @@ def test_json_holds_every_figure() -> None:
     assert read["speed"] == {"ratio": 1.25, "low": 1.2, "high": 1.3, "machine": "a machine"}
     assert len(read["figures"]) == 2 + 6 * 3
     assert read["figures"][0] == {"name": "accuracy, test", "before": 0.95, "after": 0.95}
+
+
+def test_a_score_that_is_the_same_for_all_clips_has_no_rank() -> None:
+    flat = replace(scored(2, 20), vacuity=np.full(N, 0.5, np.float32))
+    parity = compare(file("a"), file("b", test=flat), SPEED)
+    assert parity.ranks["vacuity"] is None
+    assert parity.ranks["entropy"] == pytest.approx(1)
+    assert json.loads(json.dumps(parity.to_dict(), allow_nan=False))["ranks"]["vacuity"] is None
+    assert ["rank correlation of vacuity", "–"] in parity_rows(parity)[1]
 
 
 def test_speed_is_how_many_times_less_time_the_second_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
