@@ -58,12 +58,6 @@ class Scored(ClipAnswers):
         np.savez_compressed(buffer, **{name: getattr(self, name) for name in self.__slots__})
         replace_file(path, buffer.getvalue())
 
-    @classmethod
-    def load(cls, path: Path) -> "Scored":
-        """Read what `save` wrote."""
-        with np.load(path) as arrays:
-            return cls(**arrays)
-
 
 def score_clips(model: KeywordModel, features: F32, truth: I64, batch: int = 64) -> Scored:
     """Run a model over features float32 [n, coefficients, frames] with their true classes int64 [n]."""
