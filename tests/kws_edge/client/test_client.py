@@ -518,16 +518,21 @@ def test_errors_of_the_async_client_are_the_same(server: httpx.Client) -> None:
 def test_a_source_that_is_not_for_asyncio_is_read_in_a_thread_and_closed(
     server: httpx.Client, model: KeywordModel, recording: Path
 ) -> None:
-    file = WavFile(recording)
+    closed: list[bool] = []
+
+    class File(WavFile):
+        def close(self) -> None:
+            super().close()
+            closed.append(True)
 
     async def run() -> list[Event]:
         async with AsyncClient(str(server.base_url)) as client:
-            return [event async for event in client.listen(file)]
+            return [event async for event in client.listen(File(recording))]
 
     found, expected = asyncio.run(run()), list(Spotter(model).listen(WavFile(recording)))
     assert len(found) == len(expected) > 0
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
-    assert list(file) == []  # closed
+    assert closed == [True]
 
 
 class Waiting:
