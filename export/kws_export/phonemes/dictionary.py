@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
 from kws_export.phonemes.distance import symbols
+from kws_export.stored import stored
 from kws_export.voices.espeak import transcribe
 
 WORDS = 20_000
@@ -32,7 +32,7 @@ class Dictionary:
         DependencyError : there is no espeak-ng.
         """
         words = _frequent(language, count)
-        kept = _folder() / f"{language}-{hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}.json"
+        kept = stored("phonemes") / f"{language}-{hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}.json"
         pronounced = _kept(kept, len(words))
         if pronounced is None:
             pronounced = transcribe(words, language)
@@ -63,7 +63,3 @@ def _frequent(language: str, count: int) -> list[str]:
         )
     # Single letters and numbers are spoken by name, and are no words that anyone says among others.
     return [word for word in top_n_list(code, count) if word.isalpha() and len(word) > 1]
-
-
-def _folder() -> Path:
-    return Path(os.environ.get("KWS_EXPORT_CACHE") or "~/.cache/kws-export").expanduser() / "phonemes"

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
-F64 = npt.NDArray[np.float64]
+from kws_edge.arrays import F64
 
 _PLACES = ("pbmɸβʙ", "fvɱʋ", "θð", "tdnszlrɾɹɬɮ", "ʃʒɕʑ", "ʈɖɳʂʐɻɭɽ", "cɟɲçʝjʎ", "kɡŋxɣɰw", "qɢɴχʁʀ", "ħʕ", "ʔhɦ")
 """From the lips to the throat."""
@@ -58,21 +57,12 @@ def symbols(ipa: str) -> str:
     return "".join(_SPLIT.get(c, c) for c in plain).replace("oɹ", "ɔɹ")
 
 
-def distance(first: str, second: str) -> float:
-    """The cost of turning one pronunciation into the other: 0 for homophones, about 0.7 for a phoneme more or less.
-
-    Parameters
-    ----------
-    first, second : in the phonetic alphabet, with or without stress marks.
-    """
-    return float(distances(first, [second])[0])
-
-
 def distances(target: str, others: Sequence[str], *, within: bool = False) -> F64:
-    """The same from one pronunciation to many, float64 [n].
+    """The cost of turning one pronunciation into each of others: 0 for homophones, about 0.7 a phoneme; float64 [n].
 
     Parameters
     ----------
+    target, others : in the phonetic alphabet, with or without stress marks.
     within : measure to the stretch of the other that is nearest to the target, wherever it lies: 0 where the target is
         heard in the other.
     """

@@ -4,7 +4,8 @@
 imported.
 """
 
-from kws_export.voices.engine import SAMPLE_RATE, Engine, Rendition, Utterance, speak, speak_all
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_export.voices.engine import Engine, Rendition, Utterance, speak, speak_all
 from kws_export.voices.registry import ENGINES, get_engines
 
 __all__ = ["ENGINES", "SAMPLE_RATE", "Engine", "Rendition", "Utterance", "get_engines", "speak", "speak_all"]

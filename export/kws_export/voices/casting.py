@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kws_export.voices.engine import F32, Engine, Rendition, Utterance, VoiceError, speak_all
+from kws_edge.arrays import F32
+from kws_export.voices.engine import Engine, Rendition, Utterance, VoiceError, speak_all
 
 SPEEDS = (0.8, 1.3)
 PITCHES = (0.88, 1.16)

@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.errors import KwsEdgeError, SettingError
 
-F32 = npt.NDArray[np.float32]
-
-SAMPLE_RATE = 16_000
 PEAK = 0.5
 """Every clip is scaled to this peak: engines differ in level by 20 dB, and training draws levels of its own."""
 SILENCE_DB = -50.0

@@ -7,8 +7,9 @@ from functools import cache
 
 import numpy as np
 
+from kws_edge.arrays import F32
 from kws_edge.errors import DependencyError
-from kws_export.voices.engine import F32, Rendition, Utterance, run_program
+from kws_export.voices.engine import Rendition, Utterance, run_program
 
 PROGRAM = "espeak-ng"
 INSTALL = "install espeak-ng (Debian: apt install espeak-ng)"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kws_export.voices.engine import F32, Rendition, run_program
+from kws_edge.arrays import F32
+from kws_export.voices.engine import Rendition, run_program
 
 _PACKAGES = {
     "cmu_us_slt_arctic_hts": "festvox-us-slt-hts",

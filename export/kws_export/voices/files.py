@@ -5,10 +5,11 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.files import replace_file
 from kws_export.texts import folder_name
 from kws_export.voices.casting import perform
-from kws_export.voices.engine import SAMPLE_RATE, Engine, Rendition, Utterance
+from kws_export.voices.engine import Engine, Rendition, Utterance
 
 
 def write_renditions(engine: Engine, renditions: Sequence[Rendition], folder: Path) -> Iterator[Path]:

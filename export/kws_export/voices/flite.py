@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kws_export.voices.engine import F32, Rendition, run_program
+from kws_edge.arrays import F32
+from kws_export.voices.engine import Rendition, run_program
 
 _VOICES = ("slt", "rms", "awb", "kal16")
 

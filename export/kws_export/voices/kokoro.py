@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
+from kws_export.stored import stored
 from kws_export.voices.accents import perhaps_accented
-from kws_export.voices.engine import F32, Rendition
+from kws_export.voices.engine import Rendition
 from kws_export.voices.espeak import Espeak, languages, pronounce
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class Kokoro:
 
 def folder() -> Path:
     """Where the model's files are: `$KWS_EXPORT_CACHE/kokoro`, or ~/.cache/kws-export/kokoro."""
-    return Path(os.environ.get("KWS_EXPORT_CACHE") or "~/.cache/kws-export").expanduser() / "kokoro"
+    return stored("kokoro")
 
 
 def _delivery(rendition: Rendition, ipa: str) -> tuple[list[int], F32]:

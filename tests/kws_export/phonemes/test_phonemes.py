@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from kws_edge.errors import SettingError
-from kws_export.phonemes import Dictionary, distance, near_misses, symbols
-from kws_export.phonemes.distance import distances
+from kws_export.phonemes import Dictionary, distances, near_misses, symbols
 
 FIVE, FOUR = "fˈaɪv", "fˈoːɹ"
+
+
+def distance(first: str, second: str) -> float:
+    return float(distances(first, [second])[0])
 
 
 def dictionary(**said: str) -> Dictionary:
