@@ -8,7 +8,7 @@ from tiny_model import METADATA, build, save
 
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.tuning.record import FORMS, write_forms
+from kws_edge.tuning.record import FORMS, remove_forms, write_forms
 
 OTHER = replace(METADATA, licence="other")
 
@@ -48,6 +48,23 @@ def test_over_another_model_none_of_its_forms_stays(tmp_path: Path) -> None:
     write_forms(source, out, OTHER, overwrite=True)
     assert sorted(path.name for path in tmp_path.glob("out.*")) == ["out.audio.onnx", "out.onnx"]
     assert KeywordModel.load(out.with_suffix(".audio.onnx")).metadata.licence == "other"
+
+
+def test_a_new_model_without_forms_leaves_none_of_the_one_before(tmp_path: Path) -> None:
+    out = save(tmp_path)
+    for form in FORMS:
+        out.with_suffix(form).write_bytes(b"another network")
+    out.with_suffix(".md").write_text("a card")
+    remove_forms(out)
+    remove_forms(out)  # there being none is fine
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([out.name, out.with_suffix(".md").name])
+
+
+def test_a_form_that_cannot_be_removed_is_an_error_that_names_it(tmp_path: Path) -> None:
+    out = save(tmp_path)
+    out.with_suffix(FORMS[0]).mkdir()
+    with pytest.raises(SettingError, match=rf"cannot remove .*{FORMS[0]}"):
+        remove_forms(out)
 
 
 def test_a_form_is_no_source_of_a_model_whose_form_it_is(tmp_path: Path) -> None:
