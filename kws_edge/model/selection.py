@@ -33,6 +33,9 @@ TOLERANCE = 1e-6
 SHOWN_LEVEL: Final = 0.05 / 10
 """Of the bound of a threshold that is shown: ten are looked at, and all ten bounds are to hold with 95 % confidence."""
 
+MOST_COUNTED: Final = 100_000
+"""Clips whose wrong answers are summed over one by one; a file may claim any number."""
+
 _OPTIONAL = {"accepted_accuracy", "low", "high"}
 
 WITHHOLD_ALL = -float(np.finfo(np.float32).max)
@@ -70,9 +73,12 @@ class OperatingPoint:
         """Whether these clips show that the target is reached, rather than just reach it.
 
         So many right ones would be accepted with a probability of `SHOWN_LEVEL` at most if the accuracy were below it.
+        Of more than `MOST_COUNTED`, which no model here is calibrated on, the interval decides.
         """
-        if self.low is None or self.accepted_accuracy is None or self.target == 1:
+        if self.low is None or self.accepted_accuracy is None or self.accepted_accuracy <= self.target:
             return False
+        if self.accepted > MOST_COUNTED:
+            return self.low >= self.target
         wrong = self.accepted - round(self.accepted_accuracy * self.accepted)
         return _fewer_wrong(wrong, self.accepted, self.target) <= SHOWN_LEVEL
 

@@ -193,15 +193,18 @@ class TestModels:
         assert "99.9%        entropy (default): not reached" in text
 
     @pytest.mark.parametrize(
-        ("low", "judgement"), [(0.9960, "shown"), (0.9950, "shown"), (0.9599, "90 clips do not show it")]
+        ("accepted", "judgement"), [(1058, "shown"), (1057, "1057 clips do not show it"), (10**15, "shown")]
     )
     def test_a_promise_comes_with_its_interval_and_whether_the_clips_show_it(
-        self, clips: Path, low: float, judgement: str
+        self, clips: Path, accepted: int, judgement: str
     ) -> None:
-        points = (replace(tiny_model.point(0.995, 0.5), low=low, high=1.0),)
+        point = replace(
+            tiny_model.point(0.995, 0.5), accepted=accepted, total=accepted, coverage=1.0, total_accuracy=1.0
+        )
+        points = (replace(point, low=0.9965, high=1.0),)
         metadata = replace(tiny_model.METADATA, name="sure", thresholds={"entropy": points})
         tiny_model.save(clips, "sure", metadata=metadata)
-        said = f"100.00% of them right (95 % interval {low:.2%} to 100.00%): {judgement}\n"
+        said = f"100.00% of them right (95 % interval 99.65% to 100.00%): {judgement}\n"
         assert said in run("models", "sure.onnx").stdout
 
     def test_its_stream_settings_are_told_with_what_they_were_calibrated_on(self, clips: Path) -> None:
