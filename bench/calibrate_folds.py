@@ -57,11 +57,10 @@ def main() -> None:
     clips = draw([clip for clip in spoken(CLIPS, LIST) if clip[0] in model.labels], given.count, SEED)
     said = trace_folds(folds, clips, "words")
     said += trace_folds(folds, clips, "words over speech", over_speech=True, snr=SNR)
-    patterns = [*given.negatives, *given.sounds]
-    names = dict(zip(patterns, short_names(patterns), strict=True))
-    said += [s for pattern in patterns for s in trace_folds(folds, clips, "words", behind=pattern, snr=SNR)]
+    names = short_names([*given.negatives, *given.sounds])
+    said += [s for pattern in names for s in trace_folds(folds, clips, "words", behind=pattern, snr=SNR)]
     speech = trace_speech(folds)
-    other = [trace_negatives(model, pattern, name=names[pattern]) for pattern in patterns]
+    other = [trace_negatives(model, pattern, name=name) for pattern, name in names.items()]
 
     def record(point: Point, limit: float) -> dict[str, object]:
         return stream_record(

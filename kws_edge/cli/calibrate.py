@@ -201,7 +201,7 @@ def calibrate(
     clips = draw([clip for clip in spoken(positives, listed) if clip[0] in sought], count, seed)
     if not clips:
         raise SettingError(f"{positives} has no clip of a word to calibrate for; expected folders {', '.join(sought)}")
-    names = dict(zip((*negatives, *sounds), short_names([*negatives, *sounds]), strict=True))
+    names = short_names([*negatives, *sounds])
     with_words, without = _trace(loaded, clips, names, snr, hop, seed)
     tried = _sweep(metadata, with_words, without, bases, scores, chosen_words, own=per_label, limit=limit)
     chosen = _choose(tried, limit, shown=not as_json)

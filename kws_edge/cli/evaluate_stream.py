@@ -275,7 +275,7 @@ def _over(
     """Words over each of the negatives, at each of the ratios; `more` goes to `trace_words`."""
     from kws_edge.tuning.recordings import recordings, short_names, trace_words
 
-    for decibels, (pattern, noise) in product(snr, zip(negatives, short_names(negatives), strict=True)):
+    for decibels, (pattern, noise) in product(snr, short_names(negatives).items()):
         over = f"{name}, {decibels:g} dB over {noise}"
         with bar(over, len(clips)) as step:
             behind = recordings([pattern])
@@ -285,7 +285,7 @@ def _over(
 def _without_words(model: "KeywordModel", negatives: Sequence[str], hop: float) -> Iterator["Traced"]:
     from kws_edge.tuning.recordings import recordings, short_names, trace_negatives
 
-    for pattern, name in zip(negatives, short_names(negatives), strict=True):
+    for pattern, name in short_names(negatives).items():
         with bar(name, len(recordings([pattern]))) as step:
             yield trace_negatives(model, pattern, hop, step, name=name)
 

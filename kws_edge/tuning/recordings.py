@@ -191,8 +191,8 @@ def short_name(pattern: str, folders: int = 1) -> str:
     return one_line("/".join(parts[max(0, last - folders) :]))
 
 
-def short_names(patterns: Sequence[str]) -> list[str]:
-    """Their short names, with as many folders as it takes for all of them to differ.
+def short_names(patterns: Sequence[str]) -> dict[str, str]:
+    """Each with its short name, in their order, with as many folders as it takes for all names to differ.
 
     Raises
     ------
@@ -201,9 +201,9 @@ def short_names(patterns: Sequence[str]) -> list[str]:
     Examples
     --------
     >>> from kws_edge.tuning.recordings import short_names
-    >>> short_names(["recorded/kitchen/radio.wav", "recorded/office/talk.wav"])
+    >>> list(short_names(["recorded/kitchen/radio.wav", "recorded/office/talk.wav"]).values())
     ['kitchen/radio.wav', 'office/talk.wav']
-    >>> short_names(["monday/kitchen/radio.wav", "friday/kitchen/radio.wav"])
+    >>> list(short_names(["monday/kitchen/radio.wav", "friday/kitchen/radio.wav"]).values())
     ['monday/kitchen/radio.wav', 'friday/kitchen/radio.wav']
     """
     paths = [Path(pattern) for pattern in patterns]
@@ -213,4 +213,4 @@ def short_names(patterns: Sequence[str]) -> list[str]:
     while len(set(names)) < len(names) and folders < max(len(path.parts) for path in paths):
         folders += 1
         names = [short_name(pattern, folders) for pattern in patterns]
-    return names
+    return dict(zip(patterns, names, strict=True))
