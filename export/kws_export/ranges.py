@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kws_edge.errors import SettingError
+
+MOST_SEED: Final = 10**18
+"""The generators of torch take little more."""
 
 
 def check_ranges(what: str, settings: Any, ranges: Mapping[str, tuple[float, float]]) -> None:

@@ -18,7 +18,7 @@ from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd, dct_matrix
 from kws_edge.tuning.soundscape import speech_bounds
-from kws_export.data.rooms import in_room, overdrive, through_microphone
+from kws_export.data.rooms import SHORTEST, in_room, overdrive, through_microphone
 from kws_export.data.speech_commands import CLIP_SAMPLES
 from kws_export.ranges import check_ranges
 
@@ -100,9 +100,23 @@ class Augmentation:
         if self.speed[0] <= 0:
             raise SettingError(f"speed={self.speed}; expected above 0")
         shares = {f.name: (0.0, 1.0) for f in fields(self) if f.name.endswith("_probability")}
-        sizes = ("shift_ms", "dc", "coding_noise", "time_masks", "time_width", "band_masks", "band_width", "cutouts")
-        check_ranges("augmentation", self, shares | dict.fromkeys(sizes, (0.0, math.inf)))
+        check_ranges("augmentation", self, shares | _RANGES)
+        for name, (least, most) in _PAIR_RANGES.items():
+            pair = getattr(self, name)
+            if not least <= min(pair) <= max(pair) <= most:
+                raise SettingError(f"augmentation: {name}={pair}; expected from {least:g} to {most:g}")
 
+
+_RANGES = {
+    "shift_ms": (0.0, 10_000.0), "rooms": (1, 10_000), "microphones": (1, 10_000), "overdrive_db": (0.0, 100.0),
+    "dc": (0.0, 10.0), "coding_noise": (0.0, 100.0), "time_masks": (0, 100), "time_width": (0, math.inf),
+    "band_masks": (0, 100), "band_width": (0, math.inf), "cutouts": (0, 100),
+}  # fmt: skip
+_PAIR_RANGES = {
+    "white_noise_db": (-200.0, 0.0), "gain_db": (-200.0, 100.0), "background_snr_db": (-100.0, 200.0),
+    "reverberation": (SHORTEST, 10.0), "stream_margin_ms": (0.0, 1000.0), "vocal_tract": (0.5, 2.0),
+}  # fmt: skip
+"""Beyond these a sound is nothing, all noise or too large a number, and there is no such room or mouth."""
 
 Transform = Callable[[F32, np.random.Generator], F32]
 """One random change of a sound, float32 [n], or of its MFCC, [coefficients, frames].

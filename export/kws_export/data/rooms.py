@@ -25,6 +25,8 @@ SIZES = ((2.5, 8.0), (2.2, 7.0), (2.2, 3.5))
 """Length, breadth and height of rooms, m."""
 DISTANCES = (0.3, 4.0)
 """From the mouth to the microphone, m."""
+SHORTEST = 0.05
+"""Seconds of reverberation; the room of a shorter one would swallow more than all sound."""
 LENGTH = 0.7
 """Seconds that are kept of a response."""
 TREBLE = 3000.0
@@ -40,7 +42,7 @@ def impulse_response(rng: np.random.Generator, reverberation: float) -> F32:
 
     Parameters
     ----------
-    reverberation : RT60, s; at least 0.05.
+    reverberation : RT60, s; at least `SHORTEST`.
 
     Returns
     -------

@@ -9,11 +9,11 @@ from typing import Any, get_args, get_type_hints
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import Padding
 from kws_edge.model.variants import get_variant
-from kws_edge.text import shortened, shown
+from kws_edge.text import is_one_line, shortened, shown
 from kws_export.data.augment import Augmentation
 from kws_export.data.negatives import NegativeMix
 from kws_export.network.matchboxnet import Initialisation
-from kws_export.ranges import check_ranges, check_share
+from kws_export.ranges import MOST_SEED, check_ranges, check_share
 from kws_export.toml import read_toml
 from kws_export.training.about import About
 
@@ -120,8 +120,10 @@ class Recipe:
                 "expected a variant with φ(e) = e + 1, such as plugin_ce"
             )
         object.__setattr__(self, "labels", tuple(self.labels))
-        if not self.name or any(c.isspace() or c in "/\\" for c in self.name):
-            raise SettingError(f"recipe name {self.name!r}; expected a text without spaces or path separators")
+        if not self.name or any(c.isspace() or c in "/\\" for c in self.name) or not is_one_line(self.name):
+            raise SettingError(
+                f"recipe name {shown(self.name)}; expected printable characters without spaces or path separators"
+            )
         if len(self.labels) == 1:
             raise SettingError(
                 f'recipe {self.name}: labels={list(self.labels)}; expected "_unknown_" or "_silence_" beside one word, '
@@ -129,8 +131,9 @@ class Recipe:
             )
         if len(set(self.labels)) < len(self.labels):
             raise SettingError(f"recipe {self.name}: labels={list(self.labels)}; expected all to be different")
-        least = {"repeat": 1, "epochs": 1, "batch": 1, "seed": 0, "min_clips": 0, "final_lr": 0}
+        least = {"repeat": 1, "epochs": 1, "batch": 1, "min_clips": 0, "final_lr": 0}
         check_ranges(f"recipe {self.name}", self, {name: (low, math.inf) for name, low in least.items()})
+        check_ranges(f"recipe {self.name}", self, {"seed": (0, MOST_SEED)})
         if self.channels < 16 or self.channels % 16:
             raise SettingError(f"recipe {self.name}: channels={self.channels}; expected a multiple of 16")
         if self.peak_lr <= 0:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import is_word
-from kws_export.ranges import check_ranges, check_share
+from kws_export.ranges import MOST_SEED, check_ranges, check_share
 from kws_export.texts import check_phonemes, check_texts
 
 
@@ -82,8 +82,9 @@ class WakeSettings:
         if not labels or len({label.casefold() for label in labels}) < len(labels):
             raise SettingError(f"wake words {labels}; expected at least one, all different")
         check_texts(labels)
-        least = {"takes": 1, "near_misses": 0, "epochs": 1, "steps": 1, "batch": 16, "seed": 0}
+        least = {"takes": 1, "near_misses": 0, "epochs": 1, "steps": 1, "batch": 16}
         check_ranges("wake", self, {name: (low, math.inf) for name, low in least.items()})
+        check_ranges("wake", self, {"seed": (0, MOST_SEED - 1_000_000)})  # a try that fails is followed by others
         if not self.limit > 0:
             raise SettingError(f"wake: limit={self.limit} false accepts an hour; expected above 0")
         if not self.memory >= 0:

@@ -101,7 +101,7 @@ def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
         ('variant = "softmax"\nbatch = 0', "batch=0"),
         ('variant = "softmax"\naverage = 1.0', "average=1.0; expected 0 to below 1"),
         ('variant = "softmax"\n[augmentation]\nspeed = [0, 1]', "speed=.*; expected above 0"),
-        ('variant = "softmax"\nseed = -1', "seed=-1; expected at least 0"),
+        ('variant = "softmax"\nseed = -1', "seed=-1; expected 0 to 1e"),
         ('variant = "softmax"\npeak_lr = nan', "peak_lr=nan; expected a number"),
         ('variant = "softmax"\npeak_lr = 0', "peak_lr=0; expected above 0"),
         ('variant = "softmax"\nfinal_lr = -1.0', "final_lr"),
@@ -114,8 +114,9 @@ def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
         ('variant = "softmax"\nlabels = "yes"', "labels='yes'; expected a list of texts"),
         ('variant = "softmax"\nlabels = ["yes"]', "kws-export wake"),
         ('variant = "softmax"\nlabels = ["yes", "yes"]', "all to be different"),
-        ('variant = "softmax"\nname = "my model"', "'my model'; expected a text without spaces"),
+        ('variant = "softmax"\nname = "my model"', "'my model'; expected printable characters without spaces"),
         ('variant = "softmax"\nname = "a/b"', "path separators"),
+        ('variant = "softmax"\nname = "a\\u0000b"', r"recipe name 'a\\x00b'; expected printable characters"),
         ('variant = "softmax"\n[augmentation]\ngain_db = 6', r"gain_db=6; expected a list of two numbers"),
         ('variant = "softmax"\n[augmentation]\ngain_db = [6]', r"gain_db=\(6,\); expected two numbers"),
         ('variant = "softmax"\n[augmentation]\nshift_ms = inf', "shift_ms=inf; expected a number"),
@@ -152,6 +153,11 @@ def test_negatives_need_a_variant_whose_evidence_has_a_scale(tmp_path: Path, var
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"cannot read .*none\.toml: No such file"):
         Recipe.load(tmp_path / "none.toml")
+
+
+def test_a_seed_that_torch_cannot_take_is_refused() -> None:
+    with pytest.raises(SettingError, match=f"seed={2**64}; expected 0 to"):
+        replace(Recipe(name="x", variant="softmax"), seed=2**64)
 
 
 def test_a_change_is_checked_like_a_file() -> None:
