@@ -4,6 +4,7 @@ At several hundred clips a second the front end would cost as much as the networ
 """
 
 import ctypes
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +38,22 @@ def window_features(samples: F32, front_end: FrontEnd) -> F32:
         _pointer(x), ctypes.c_int64(n), ctypes.byref(struct), _pointer(start), ctypes.c_int64(front_end.frames)
     )
     return out
+
+
+def frames_of(blocks: Iterable[F32], front_end: FrontEnd) -> Iterator[F32]:
+    """All frames of a sound of any length that comes in blocks of any size: float32 [coefficients, up to `frames`]."""
+    step, size = front_end.frames * front_end.hop, (front_end.frames - 1) * front_end.hop + front_end.window
+    rest = np.empty(0, np.float32)
+    for block in blocks:
+        rest = np.concatenate([rest, block])
+        start = 0
+        while start + size <= len(rest):
+            yield window_features(rest[start : start + size], front_end)
+            start += step
+        rest = rest[start:].copy()
+    if (count := front_end.frame_count(len(rest))) > 0:
+        left = (front_end.frames - count) // 2
+        yield window_features(rest, front_end)[:, left : left + count]
 
 
 class _FrontEnd(ctypes.Structure):

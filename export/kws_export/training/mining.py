@@ -12,7 +12,7 @@ from kws_edge.arrays import F32, F64, I16
 from kws_edge.audio.pcm import as_float
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.variants import Variant
-from kws_export.data.features import window_features
+from kws_export.data.features import frames_of
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.training.losses import evidence, no_word_loss
 
@@ -22,21 +22,13 @@ SPACING = 6
 """Of so many neighbouring windows, 0.3 s, one is taken at most: the others show the same sound."""
 TOGETHER = 64
 """Recordings no longer than a window that are computed at once."""
+_BLOCK = 1 << 20  # samples of a recording that are floating at once
 
 
 def recording_features(samples: I16, front_end: FrontEnd) -> F32:
     """All the frames of a recording: [n] → float32 [coefficients, frames]."""
-    step = front_end.frames * front_end.hop
-    n = front_end.frame_count(len(samples))
-    parts = []
-    for first in range(0, n, front_end.frames):
-        count = min(front_end.frames, n - first)
-        start = first // front_end.frames * step
-        piece = as_float(samples[start : start + (count - 1) * front_end.hop + front_end.window])
-        padded = window_features(piece, front_end)
-        left = (front_end.frames - count) // 2
-        parts.append(padded[:, left : left + count])
-    return np.concatenate(parts, axis=1)
+    blocks = (as_float(samples[start : start + _BLOCK]) for start in range(0, len(samples), _BLOCK))
+    return np.concatenate(list(frames_of(blocks, front_end)), axis=1)
 
 
 @torch.inference_mode()

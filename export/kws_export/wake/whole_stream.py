@@ -20,7 +20,7 @@ from kws_edge.stream.decision import Decision
 from kws_edge.stream.framing import DEFAULT_HOP, HopStream
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.trace import Hops
-from kws_export.data.features import window_features
+from kws_export.data.features import frames_of
 from kws_export.network.matchboxnet import MatchboxNet
 
 WINDOW = 128
@@ -110,17 +110,8 @@ def stream_logits(network: MatchboxNet, features: F32 | F16) -> Tensor:
 
 def stream_features(blocks: Iterable[F32], front_end: FrontEnd) -> F16:
     """All frames of a stream: float16 [T, coefficients], half the memory of what they are computed in."""
-    frames: list[F16] = []
-    step, size = front_end.frames * front_end.hop, (front_end.frames - 1) * front_end.hop + front_end.window
-    rest = np.empty(0, np.float32)
-    for block in blocks:
-        rest = np.concatenate([rest, block])
-        start = 0
-        while start + size <= len(rest):
-            frames.append(window_features(rest[start : start + size], front_end).T.astype(np.float16))
-            start += step
-        rest = rest[start:].copy()
-    if not frames:
+    frames = [some.T.astype(np.float16) for some in frames_of(blocks, front_end)]
+    if sum(map(len, frames)) < front_end.frames:
         raise SettingError("a stream shorter than a window; expected more")
     return np.concatenate(frames)
 

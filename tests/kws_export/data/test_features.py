@@ -13,7 +13,7 @@ from kws_edge.audio.load import load
 from kws_edge.errors import AudioError
 from kws_edge.model.features import FrontEnd, mfcc, pad
 from kws_export.data import features
-from kws_export.data.features import window_features
+from kws_export.data.features import frames_of, window_features
 from kws_export.kernels import compiled as kernels
 
 FRONT_END = FrontEnd()
@@ -42,6 +42,15 @@ def test_other_front_ends_of_the_same_fft_give_the_device_s_features(settings_: 
     front_end = FrontEnd(**settings_)  # type: ignore[arg-type]
     samples = np.random.default_rng(0).normal(0, 0.1, 16_000).astype(np.float32)
     np.testing.assert_allclose(window_features(samples, front_end), pad(mfcc(samples, front_end), front_end), atol=1e-4)
+
+
+@given(st.integers(0, 60_000), st.integers(1, 30_000))
+@settings(deadline=None, max_examples=20)
+def test_the_frames_of_a_long_sound_are_all_of_the_device_s_however_it_is_cut(n: int, block: int) -> None:
+    samples = np.random.default_rng(n).normal(0, 0.1, n).astype(np.float32)
+    found = list(frames_of((samples[i : i + block] for i in range(0, n, block)), FRONT_END))
+    together = np.concatenate([np.empty((FRONT_END.n_mfcc, 0)), *found], axis=1)
+    np.testing.assert_allclose(together.T, mfcc(samples, FRONT_END), atol=1e-4)
 
 
 @pytest.mark.parametrize("n", [0, 399, FRONT_END.max_samples + 1])
