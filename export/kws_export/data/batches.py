@@ -205,12 +205,12 @@ def _first_line(error: Exception) -> str:
 def draw_epoch(labels: I64, balance: float, rng: np.random.Generator) -> I64:
     """Which clips an epoch shows, in order: n indices into `labels`, but for what rounding each class down leaves out.
 
-    Every class gets a share proportional to its count to the power 1 - balance. Within a class, each clip is drawn
-    equally often, give or take one.
+    Every class gets a share proportional to its count to the power 1 - balance, one clip at least. Within a class, each
+    clip is drawn equally often, give or take one.
     """
     classes, counts = np.unique(labels, return_counts=True)
     share = counts ** (1.0 - balance)
-    quota = np.floor(share / share.sum() * len(labels)).astype(int)
+    quota = np.maximum(1, np.floor(share / share.sum() * len(labels))).astype(int)  # n / n may be below 1
     drawn = []
     for cls, count, n in zip(classes, counts, quota, strict=True):
         members = np.flatnonzero(labels == cls)

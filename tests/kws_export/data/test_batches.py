@@ -327,6 +327,11 @@ def test_no_balance_gives_the_clips_as_they_come(counts: list[int], seed: int) -
     assert difference.max() <= 1  # rounded down
 
 
+def test_a_class_of_one_clip_comes_where_rounding_would_leave_it_out() -> None:
+    labels = np.repeat([0, 1], [48, 1])  # 1 / 49 * 49 is below 1
+    assert 48 in draw_epoch(labels, 0.0, np.random.default_rng(0))
+
+
 def test_half_balance_is_the_square_root() -> None:
     labels = np.repeat([0, 1], [900, 100])
     drawn = labels[draw_epoch(labels, 0.5, np.random.default_rng(0))]
