@@ -14,10 +14,10 @@ from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
 from kws_export.data.batches import split_features
 from kws_export.data.negatives import Negatives, load_recordings
-from kws_export.data.speech_commands import background, index, words_with
+from kws_export.data.speech_commands import background, index, listed, words_with
 from kws_export.data.splits import ArrayDataset, load_split
 from kws_export.training.about import About, about_folder
-from kws_export.training.checkpoint import starting_network, weights_file
+from kws_export.training.checkpoint import Trained, starting_network, weights_file
 from kws_export.training.recipe import Recipe
 
 
@@ -33,6 +33,7 @@ class TrainingData:
     noises : float32 recordings that augmentation mixes in.
     negatives : draws windows without a word; None for a recipe that has none.
     about : what the recordings' folder says of them.
+    start : the file that the run starts from, and its network; None for random weights.
     """
 
     labels: tuple[str, ...]
@@ -42,6 +43,7 @@ class TrainingData:
     negatives: Negatives | None
     front_end: FrontEnd
     about: About = field(default_factory=About)
+    start: tuple[Path, Trained] | None = None
 
 
 def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[str] = ()) -> TrainingData:
@@ -64,8 +66,9 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
             f"{len(labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
             "expected at least 2: lower min_clips in the recipe, or name its labels"
         )
-    if recipe.start:
-        starting_network(recipe, front_end)
+    start = starting_network(recipe, front_end) if recipe.start else None
+    if recipe.test_list:
+        listed(data_root, recipe.test_list)  # which is read hours later, when the run is exported
     for teacher in recipe.distillation.teachers:
         weights_file(teacher)
     train = load_split(data_root, "train", labels, cache)
@@ -87,7 +90,7 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
         raise SettingError(f"recordings without a word given, but recipe {recipe.name} has no [negatives] share")
     features = split_features(validation, front_end)
     held_out = features, torch.from_numpy(validation.labels)
-    return TrainingData(labels, train, held_out, noises, drawn, front_end, about)
+    return TrainingData(labels, train, held_out, noises, drawn, front_end, about, start)
 
 
 def _noises(recipe: Recipe, data_root: Path, front_end: FrontEnd) -> list[F32]:

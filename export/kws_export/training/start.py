@@ -1,6 +1,8 @@
 """A run that starts from another's network: its weights, as far as the two know the same words."""
 
+import copy
 import logging
+from pathlib import Path
 
 import numpy as np
 
@@ -9,9 +11,8 @@ from kws_export.data.batches import subset_features
 from kws_export.graph.read import measure_statistics
 from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.network.widen import widen
-from kws_export.training.checkpoint import starting_network
+from kws_export.training.checkpoint import Trained
 from kws_export.training.prepared import TrainingData
-from kws_export.training.recipe import Recipe
 
 STATISTICS_CLIPS = 512
 """Training clips on which the statistics that an ONNX file lacks are measured."""
@@ -19,21 +20,17 @@ STATISTICS_CLIPS = 512
 _log = logging.getLogger(__name__)
 
 
-def take_weights(network: MatchboxNet, recipe: Recipe, data: TrainingData, variant: Variant) -> None:
+def take_weights(network: MatchboxNet, path: Path, trained: Trained, data: TrainingData, variant: Variant) -> None:
     """Give a new network the weights of its start; the words that this does not know keep the random weights they have.
 
     Parameters
     ----------
     network : that of the recipe. A start with fewer channels is made wider.
+    path, trained : the start, as `starting_network` gives it; it stays as it is.
     variant : the network's; where its τ is not that of the trained one, the outputs are of another scale, and start
         from random weights.
-
-    Raises
-    ------
-    ModelError, SettingError : what `starting_network` raises.
     """
-    path, trained = starting_network(recipe, data.front_end)
-    source, labels = trained.network, trained.labels
+    source, labels = copy.deepcopy(trained.network), trained.labels
     if path.suffix == ".onnx":
         clips = len(data.train)
         some = np.linspace(0, clips - 1, num=min(STATISTICS_CLIPS, clips), dtype=int)

@@ -73,7 +73,7 @@ class Trainer:
 
         Raises
         ------
-        SettingError, ModelError : the start or the teacher cannot be used, or `folder` holds a run of another recipe.
+        SettingError, ModelError : the teacher cannot be used, or `folder` holds a run of another recipe.
         """
         recipe = replace(recipe, about=recipe.about.or_else(data.about))
         self.recipe, self.data, self.world, self.workers = recipe, data, world, workers
@@ -90,8 +90,8 @@ class Trainer:
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
         if self.run_folder.has_run:
             self._resume()
-        elif recipe.start:
-            take_weights(self.model, recipe, data, self.variant)
+        elif data.start:
+            take_weights(self.model, *data.start, data, self.variant)
             self.judged.load_state_dict(self.model.state_dict())
 
     def run(self, progress: Callable[[int, int, float], None], report: Callable[[EpochResult], None]) -> None:
@@ -128,7 +128,6 @@ class Trainer:
         )  # fmt: skip
         steps, weight = len(batches), kl_weight(self.variant, self.epoch, r.epochs, r.kl_end)
         loss_sum = correct = words = seen = lr = 0.0
-        self._skipped = 0
         self.model.train()
         for step, (features, labels) in enumerate(batches.loader(self.workers)):
             done = self.epoch * steps + step
@@ -193,7 +192,7 @@ class Trainer:
         self._skipped += 1
         if self._skipped == MAX_SKIPPED:
             raise SettingError(
-                f"the gradient overflowed in {MAX_SKIPPED} steps in a row of epoch {self.epoch + 1}; "
+                f"the gradient overflowed in {MAX_SKIPPED} steps in a row, up to epoch {self.epoch + 1}; "
                 "lower peak_lr in the recipe"
             )
         _log.warning("epoch %d: a step was skipped, as its gradient is not finite", self.epoch + 1)

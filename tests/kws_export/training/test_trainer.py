@@ -26,7 +26,7 @@ from kws_export.data.batches import EpochBatches
 from kws_export.data.speech_commands import index
 from kws_export.network.head import evidential_head
 from kws_export.network.matchboxnet import MatchboxNet
-from kws_export.training.checkpoint import load_checkpoint
+from kws_export.training.checkpoint import Checkpoint, load_checkpoint
 from kws_export.training.distillation import Teachers
 from kws_export.training.distribution import pick_device
 from kws_export.training.losses import evidential_loss, kl_weight
@@ -392,7 +392,15 @@ def test_a_step_whose_gradient_overflows_is_skipped(
 def test_many_skipped_steps_in_a_row_are_an_error(tones: Path, tmp_path: Path) -> None:
     trainer = start(tones, tmp_path, epochs=1)
     overflow_in(trainer, set(range(MAX_SKIPPED)))
-    with pytest.raises(SettingError, match="overflowed in 10 steps in a row of epoch 1; lower peak_lr"):
+    with pytest.raises(SettingError, match="overflowed in 10 steps in a row, up to epoch 1; lower peak_lr"):
+        tone_words.run(trainer)
+
+
+def test_skipped_steps_are_counted_over_epochs_that_have_fewer(tones: Path, tmp_path: Path) -> None:
+    trainer = start(tones, tmp_path, batch=40)  # two steps an epoch
+    overflow_in(trainer, set(range(100)))
+    trainer._skipped = MAX_SKIPPED - 3
+    with pytest.raises(SettingError, match="overflowed in 10 steps in a row, up to epoch 2; lower peak_lr"):
         tone_words.run(trainer)
 
 
@@ -515,6 +523,20 @@ def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(
     with pytest.raises(SettingError, match=r"no file .*none\.pt; expected a checkpoint, .*; is it still to be trained"):
         tone_words.trainer(tones, tmp_path / "run", recipe, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_start_is_read_once(tone_run: Path, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    load = Checkpoint.load
+    monkeypatch.setattr(Checkpoint, "load", lambda path: read.append(path) or load(path))
+    tone_words.trainer(tones, tmp_path / "second", tone_words.recipe(start=str(tone_run)))
+    assert read == [tone_run / "best.pt"]
+
+
+def test_a_list_of_test_clips_that_is_not_there_is_told_before_anything_is_decoded(tones: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"no list .*official\.txt"):
+        tone_words.trainer(tones, tmp_path / "run", tone_words.recipe(test_list="official.txt"), cache=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
 
 
 # --- it learns from another network
