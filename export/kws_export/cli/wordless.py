@@ -15,7 +15,7 @@ from kws_export.cli.options import cache_option, data_option, existing_file
     type=click.Choice(["train", "validation", "test"]),
     default="test",
     show_default=True,
-    help="Which clips to examine.",
+    help="Which clips to examine; of the test split those that the model's recipe lists, if it does.",
 )
 @click.option("--model", "model_file", type=existing_file, required=True, metavar="FILE.onnx", help="Model to measure.")
 @cache_option
@@ -41,11 +41,14 @@ def wordless(data: Path, split: str, model_file: Path, cache: Path, as_json: boo
     from kws_export.evaluation.metrics import accuracy_interval
     from kws_export.evaluation.scoring import score_clips
     from kws_export.evaluation.wordless import energies
+    from kws_export.training.recipe import Recipe
 
     model = KeywordModel.load(model_file)
-    clips = load_split(data, cast("Split", split), model.labels, cache)
-    found = list(energies(clips))
+    recipe = model.metadata.training.get("recipe")
+    test_list = Recipe.from_dict(recipe).test_list if recipe else ""
+    clips = load_split(data, cast("Split", split), model.labels, cache, test_list=test_list)
     features = split_features(clips, model.metadata.front_end).numpy()
+    found = list(energies(clips))
     right = score_clips(model, features, np.asarray(clips.labels)).correct
     for name, e, correct in zip(clips.names, found, right, strict=True):
         if e.holds_no_word:

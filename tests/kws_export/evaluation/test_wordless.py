@@ -1,6 +1,7 @@
 """Clips without a word: noise and quiet are listed, a word in noise is not, whatever its level and offset."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,28 @@ def test_where_every_clip_is_listed_none_is_left_to_be_right(tones: Path, tone_r
     assert result.exit_code == 0, result.output
     assert len([line for line in result.stdout.splitlines() if "loudest" in line]) == len(tests)
     assert result.stdout.splitlines()[-1] == f"without these {len(tests)}: none is left"
+
+
+def test_the_test_clips_are_those_that_the_recipe_lists(tones: Path, tone_run: Path, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.load(tone_run / "best.pt")
+    checkpoint = replace(checkpoint, recipe=replace(checkpoint.recipe, test_list="official.txt"))
+    model = tmp_path / "tones.onnx"
+    save_model(build_model(checkpoint.network, uncalibrated_metadata(checkpoint, "entropy", {}, About())), model)
+    root = Path(shutil.copytree(tones, tmp_path / "data"))
+    (root / "official.txt").write_text("\n".join((root / "testing_list.txt").read_text().split()[:5]))
+    arguments = ["wordless", "--data", root, "--model", model, "--cache", tmp_path / "cache"]
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert "all 5 clips: " in result.stdout
+
+
+def test_a_clip_without_a_frame_is_an_error_of_one_line(tones: Path, tone_run: Path, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.load(tone_run / "best.pt")
+    model = tmp_path / "tones.onnx"
+    save_model(build_model(checkpoint.network, uncalibrated_metadata(checkpoint, "entropy", {}, About())), model)
+    root = Path(shutil.copytree(tones, tmp_path / "data"))
+    short = (root / "testing_list.txt").read_text().split()[0]
+    sf.write(root / short, NOISE[:100], tone_words.RATE)
+    arguments = ["wordless", "--data", root, "--model", model, "--cache", tmp_path / "cache"]
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == 1
+    assert result.stderr.rstrip().endswith(f"Error: {short} has 100 samples; expected 400 or more, a frame")
