@@ -77,7 +77,7 @@ def quantise(
 
     out = out or model.with_name(f"{model.stem}-int8.onnx")
     # The card shows the command, without the folders of this machine.
-    command = ["kws-export", "quantise", f"models/{model.name}", "--data", "speech_commands"]
+    command = ["kws-export", "quantise", f"models/{model.name}", "--data", data.resolve().name]
     command += ["--out", f"models/{out.name}", "--clips", str(clips), "--seed", str(seed)]
     command += ["--max-loss", f"{max_loss:g}"] if max_loss != MAX_LOSS else []
     with bar("quantising", len(SETS) + 1) as step:

@@ -92,6 +92,18 @@ def split_of(name: str) -> Split:
     return "test" if tenths < 2 * _MAX_CLIPS_PER_WORD else "train"
 
 
+def split_rule(root: Path) -> str:
+    """How `index` parts a folder's clips into splits, in words for a model's card."""
+    lists = [name for name in LISTS.values() if (root / name).is_file()]
+    by_hash = "by a hash of the speaker's name, which is the rule of Speech Commands"
+    if len(lists) == len(LISTS):
+        return f"by the recordings' own lists, {' and '.join(lists)}"
+    if lists:
+        return f"by the recordings' own list, {lists[0]}, and what it does not name {by_hash}"
+    one_speaker = len({clip.speaker for clip in index(root)}) == 1
+    return "by a hash of each clip's name, since all are one speaker's" if one_speaker else by_hash
+
+
 def check_speakers(clips: Iterable[Clip]) -> None:
     """Raise SettingError, naming the speakers, where a speaker has clips in more than one split."""
     splits: defaultdict[str, set[Split]] = defaultdict(set)
@@ -127,12 +139,12 @@ def listed(root: Path, name: str) -> list[Clip]:
 
     Raises
     ------
-    SettingError : there is no such list, it names a clip that is not there, or one of another split.
+    SettingError : there is no such list, it names a clip that is not there, or one of another split; as `index`.
     """
     path = root / name
     if not path.is_file():
         raise SettingError(f"no list {path}; expected a file with one `word/file` a line")
-    lists = _split_keys(root)
+    splits = {f"{clip.word}/{clip.path.stem}": clip.split for clip in index(root)}
     files = {key: p for folder in sorted(root.iterdir()) if folder.is_dir() for key, p in _keyed(folder).items()}
     clips = []
     for number, key in read_lines(path):
@@ -140,7 +152,7 @@ def listed(root: Path, name: str) -> list[Clip]:
             raise SettingError(f"{path}, line {number}: {key} is not there (looked for {', '.join(EXTENSIONS)})")
         clips.append(Clip(files[key], key.partition("/")[0], _speaker(key), "test"))
     words = [clip for clip in clips if not clip.word.startswith("_")]
-    if seen := [clip.name for clip in words if _assign(f"{clip.word}/{clip.path.stem}", lists) != "test"]:
+    if seen := [clip.name for clip in words if splits.get(f"{clip.word}/{clip.path.stem}", "test") != "test"]:
         raise SettingError(
             f"{path} names {len(seen)} clips of another split, such as {seen[0]}; expected test speakers"
         )

@@ -24,7 +24,7 @@ from kws_edge.audio.load import load
 from kws_edge.audio.pcm import as_int16
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.metadata import SILENCE_CLASS
-from kws_export.data.speech_commands import CLIP_SAMPLES, Clip, Split, index, listed, noise_files, unlabelled
+from kws_export.data.speech_commands import CLIP_SAMPLES, LISTS, Clip, Split, index, listed, noise_files, unlabelled
 
 _KEPT = "kept.npy"
 """In a cache entry of which some clips could not be decoded: the indices of the others."""
@@ -128,7 +128,8 @@ def split_clips(root: Path, split: Split, labels: Sequence[str], *, test_list: s
         found += _silence(root, split) if SILENCE in class_of else []
     chosen = [clip for clip in found if clip.word in class_of or (UNKNOWN in class_of and clip.word != SILENCE)]
     if not chosen:
-        raise SettingError(f"no {split} clips for {', '.join(labels)} in {root}")
+        more = f": name some in {LISTS[split]}, or give clips of more speakers" if split in LISTS else ""
+        raise SettingError(f"no {split} clips for {', '.join(labels)} in {root}{more}")
     return chosen
 
 

@@ -12,6 +12,7 @@ from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import Scored
 from kws_export.release.parity import Parity
+from kws_export.texts import UNSTATED
 from kws_export.training.recipe import Recipe
 
 OTHER_WORDS = (
@@ -53,6 +54,8 @@ def model_card(
     other_words: Mapping[str, tuple[float, ...]],
     command: str,
     parity: Parity | None = None,
+    *,
+    splits: str,
 ) -> str:
     """Write the card.
 
@@ -66,6 +69,7 @@ def model_card(
         are no such clips.
     command : what rebuilds the file and this card.
     parity : of a quantised file, against the one that it was made from.
+    splits : how the clips were parted, as `speech_commands.split_rule` says it.
     """
     m, t = metadata, metadata.training
     accuracy = m.accuracy["test"]
@@ -92,7 +96,7 @@ def model_card(
             "",
             "## Data and training",
             "",
-            _table(["", ""], _training_rows(t, recipe)),
+            _table(["", ""], _training_rows(t, recipe, splits)),
             "",
             "## Operating points",
             "",
@@ -116,7 +120,7 @@ def model_card(
             "The figures are for recordings like those above; with other voices, rooms and microphones the model may "
             "do worse. "
             + (CLOSED if UNKNOWN in m.labels else OPEN)
-            + ("" if t["negatives"] else WHOLE_WORDS)
+            + ("" if t["negatives"] or recipe.negatives.share > 0 else WHOLE_WORDS)
             + " Not for safety-critical use.",
             "",
             "## Licence and attribution",
@@ -127,18 +131,19 @@ def model_card(
     )
 
 
-def _training_rows(t: Mapping[str, Any], recipe: Recipe) -> list[list[str]]:
+def _training_rows(t: Mapping[str, Any], recipe: Recipe, splits: str) -> list[list[str]]:
     clips = ", ".join(f"{split} {n:,}" for split, n in t["clips"].items())
     teachers = ", ".join(f"`{name}`" for name in recipe.distillation.teachers)
+    mixed_in = recipe.negatives.share > 0 and recipe.negatives.other + recipe.negatives.hard > 0
     return [
         ["data", str(t["data"])],
         ["clips", f"{clips} (`{recipe.test_list}`)" if recipe.test_list else clips],
-        ["splits", "by the recordings' own lists, validation_list.txt and testing_list.txt"],
+        ["splits", splits],
         ["epochs", f"{t['epochs']} (the original trains for 200), best by validation: {t['best_epoch']}"],
         *([["started from", f"`{recipe.start}`"]] if recipe.start else []),
         *([["distilled from", teachers]] if teachers else []),
         ["seed", str(t["seed"])],
-        *([["recordings without words", str(t["negatives"])]] if t["negatives"] else []),
+        *([["recordings without words", t["negatives"] or UNSTATED]] if t["negatives"] or mixed_in else []),
         *([f"quantised, {key}", str(text)] for key, text in t.get("quantisation", {}).items()),
     ]
 

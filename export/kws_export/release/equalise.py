@@ -32,7 +32,9 @@ def equalise(model: onnx.ModelProto, features: F32, batch: int = 64) -> None:
     pairs = dict(_pairs(model.graph))
     largest = _largest(model, list(pairs), features, batch)
     for name, (depthwise, pointwise) in pairs.items():
-        scale = np.sqrt(np.maximum(largest[name] / largest[name].max(), _SMALLEST))
+        if not (peak := largest[name].max()) > 0:
+            continue  # all of its channels are dead
+        scale = np.sqrt(np.maximum(largest[name] / peak, _SMALLEST))
         _multiply(weights[depthwise.input[1]], 1 / scale[:, None, None, None])
         _multiply(weights[pointwise.input[1]], scale[None, :, None, None])
 

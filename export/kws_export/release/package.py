@@ -5,16 +5,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
+from kws_edge.model.onnx_file import model_name
 from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import OperatingPoint
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
+from kws_edge.tuning.record import FORMS
 from kws_export.data.batches import split_features
-from kws_export.data.speech_commands import Split, index
+from kws_export.data.speech_commands import Split, index, split_rule
 from kws_export.data.splits import UNKNOWN, ArrayDataset, load_split
 from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import (
@@ -115,8 +118,10 @@ def package(
     if out.suffix != ".onnx":
         raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
     checkpoint, metadata = source.checkpoint, source.metadata
-    if out.exists() and not overwrite:
-        _refuse_another(out, checkpoint)
+    name = model_name(out)
+    for target in (out, *(out.with_suffix(form) for form in FORMS)):
+        if target.exists() and not overwrite:
+            _refuse_another(target, checkpoint)
     data = load_splits(checkpoint, data_root, cache)
     if metadata is None:
         extra = {"clips": {split: len(clips) for split, clips in data.items()}, "negatives": negatives}
@@ -127,7 +132,7 @@ def package(
         metadata = replace(
             metadata, training=training, licence=about.stated.licence, attribution=about.stated.attribution
         )
-    draft = replace(metadata, name=out.stem, score=score or metadata.score)
+    draft = replace(metadata, name=name, score=score or metadata.score)
     model = run_model(build_model(checkpoint.network, draft))
 
     scored = score_splits(checkpoint, model, data, report)
@@ -136,10 +141,13 @@ def package(
     metadata = calibrated(draft, thresholds, scored)
     measured = Measured(observe(thresholds, scored["test"]), withheld_shares(thresholds, others) if others else {})
 
-    written = write_models(checkpoint, metadata, out, with_front_end=with_front_end)
-    size = out.stat().st_size
-    card = model_card(metadata, size, scored["test"], measured.observed, measured.withheld, command)
+    size = build_model(checkpoint.network, metadata).ByteSize()
+    card = model_card(
+        metadata, size, scored["test"], measured.observed, measured.withheld, command, splits=split_rule(data_root)
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out.with_suffix(".md"), card)
+    written = write_models(checkpoint, metadata, out, with_front_end=with_front_end)
     for name, answers in {**scored, **({"other-words": others} if others else {})}.items():
         if source.metadata is None:
             answers.save(source.path.parent / f"scores-{name}.npz")
@@ -190,19 +198,23 @@ def score_other_words(model: KeywordModel, checkpoint: Checkpoint, data_root: Pa
 def write_models(checkpoint: Checkpoint, metadata: Metadata, out: Path, *, with_front_end: bool) -> list[Path]:
     """Write the model's file, and beside it the forms of it that streams and other runtimes take; these files.
 
-    Forms with the front end that an earlier export left are written anew: of two models, they would answer differently.
+    Forms with the front end that an earlier export left are written anew, and those that this network has not are
+    removed: of another model, they would answer differently. The file comes last, as it says that the others are there.
     """
-    written = []
+    models: dict[Path, onnx.ModelProto] = {}
     of_audio = out.with_suffix(".audio.onnx")
     for front_end in (False, True) if with_front_end or of_audio.exists() else (False,):
         file = of_audio if front_end else out
-        save_model(build_model(checkpoint.network, metadata, with_front_end=front_end), file)
-        written.append(file)
+        models[file] = build_model(checkpoint.network, metadata, with_front_end=front_end)
         if metadata.padding == "valid":
-            file = file.with_suffix(STEP_SUFFIX)
-            save_model(build_step_model(checkpoint.network, metadata, with_front_end=front_end), file)
-            written.append(file)
-    return written
+            step = build_step_model(checkpoint.network, metadata, with_front_end=front_end)
+            models[file.with_suffix(STEP_SUFFIX)] = step
+    for form in FORMS:
+        if out.with_suffix(form) not in models:
+            out.with_suffix(form).unlink(missing_ok=True)
+    for file in reversed(models):
+        save_model(models[file], file)
+    return list(models)
 
 
 def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:

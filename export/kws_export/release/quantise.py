@@ -30,8 +30,10 @@ from kws_edge.errors import ModelError
 from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
+from kws_edge.model.onnx_file import model_name
 from kws_edge.tuning.record import check_targets, remove_forms
 from kws_export.data.batches import clip_features
+from kws_export.data.speech_commands import split_rule
 from kws_export.data.splits import load_split
 from kws_export.evaluation.score_sets import clip_sets
 from kws_export.evaluation.scoring import Scored, calibrate, calibrated, observe, score_clips, withheld_shares
@@ -93,6 +95,7 @@ def quantise(
     SettingError, AudioError : the data cannot be used, or `out` is no name for a new .onnx file.
     """
     check_targets(source, out, overwrite=True)
+    name = model_name(out)
     float_model = KeywordModel.load(source)
     before = float_model.metadata
     if "recipe" not in before.training:
@@ -107,7 +110,7 @@ def quantise(
         "ranges": f"smallest and largest value on {len(ranges)} training clips, seed {seed}",
         "tool": f"onnxruntime {ort.__version__}",
     }
-    draft = replace(before, name=out.stem, stream=None, training={**before.training, "quantisation": about})
+    draft = replace(before, name=name, stream=None, training={**before.training, "quantisation": about})
     model = quantised_model(source, draft, ranges)
     step()
     integer_model = run_model(model)
@@ -127,7 +130,8 @@ def quantise(
     test, others = answers[1]["test"], answers[1].get("other_words")
     observed = observe(thresholds, test)
     shares = withheld_shares(thresholds, others) if others else {}
-    return Quantised(model, parity, model_card(metadata, size, test, observed, shares, command, parity))
+    card = model_card(metadata, size, test, observed, shares, command, parity, splits=split_rule(data_root))
+    return Quantised(model, parity, card)
 
 
 def calibration_features(metadata: Metadata, data_root: Path, cache: Path, clips: int, seed: int) -> F32:

@@ -30,6 +30,7 @@ from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning.evaluation import StreamReport
 from kws_edge.tuning.false_accepts import FalseAccepts
 from kws_export.cli import main
+from kws_export.data.speech_commands import split_rule
 from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.scoring import Scored, observe
 from kws_export.network.matchboxnet import MatchboxNet
@@ -286,7 +287,7 @@ def test_a_target_that_no_threshold_meets_is_not_reached_and_the_card_says_what_
     nothing = OperatingPoint(0.999, float(np.finfo(np.float32).min), None, 0.0, 0.0, 0, 24)
     thresholds = {score: (*points[:2], nothing) for score, points in exported.metadata.thresholds.items()}
     metadata = replace(exported.metadata, thresholds=thresholds)
-    card = model_card(metadata, 1000, scored, observe(thresholds, scored), {}, "a command")
+    card = model_card(metadata, 1000, scored, observe(thresholds, scored), {}, "a command", splits="by lists")
     rows = re.findall(r"^\| (?:entropy|vacuity) \| 99\.9 % \|.*$", card, re.MULTILINE)
     assert [row.split(" | ")[2:6] for row in rows] == [["not reached", "–", "–", "0.00 %"]] * 2
     assert "*Not reached*: " in card
@@ -442,18 +443,19 @@ def test_an_exported_file_is_calibrated_and_written_anew_from_its_own_weights(
 # --- what is refused
 
 
+@pytest.mark.parametrize(("by", "said"), [(2e-4, r"2\.\d+e-04"), (float("nan"), "nan")])
 def test_a_difference_between_torch_and_the_file_stops_the_export(
-    exported: Exported, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exported: Exported, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: float, said: str
 ) -> None:
     from kws_export.network.head import evidential_head as head
 
     def off(*arguments: object) -> object:
         outputs = head(*arguments)  # type: ignore[arg-type]
-        return outputs._replace(vacuity=outputs.vacuity + 2e-4)
+        return outputs._replace(vacuity=outputs.vacuity + by)
 
     monkeypatch.setattr(runtimes, "evidential_head", off)
     out = tmp_path / "x.onnx"
-    with pytest.raises(ModelError, match=r"differ by 2\.\d+e-04; expected at most 1e-04"):
+    with pytest.raises(ModelError, match=f"differ by {said}; expected at most 1e-04"):
         package(ExportSource.open(exported.run / "best.pt"), tones, out, cache=tones.parent / "cache")
     assert not out.exists()
 
@@ -490,3 +492,51 @@ def test_a_form_of_an_earlier_model_is_written_anew(tmp_path: Path) -> None:
     before = (tmp_path / "m.audio.onnx").read_bytes()
     assert len(write_models(second, metadata, out, with_front_end=False)) == 4  # type: ignore[arg-type]
     assert (tmp_path / "m.audio.onnx").read_bytes() != before
+
+
+def test_forms_that_a_network_with_padding_has_not_are_removed(tmp_path: Path) -> None:
+    out, metadata = tmp_path / "m.onnx", replace(tiny_model.METADATA, labels=("a", "b"))
+    first, second = MatchboxNet(2, padding="valid"), MatchboxNet(2)
+    write_models(SimpleNamespace(network=first), replace(metadata, padding="valid"), out, with_front_end=True)  # type: ignore[arg-type]
+    write_models(SimpleNamespace(network=second), metadata, out, with_front_end=False)  # type: ignore[arg-type]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.audio.onnx", "m.onnx"]
+
+
+def test_a_form_of_another_model_is_not_written_over_unless_asked(
+    exported: Exported, root: Path, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "models" / "stream.step.onnx", tmp_path / "mine.step.onnx")
+    with pytest.raises(SettingError, match=r"mine\.step\.onnx exists and is of another recipe"):
+        packaged(exported.run, root, tmp_path / "mine.onnx")
+    assert not (tmp_path / "mine.onnx").exists()
+
+
+def test_the_name_of_a_file_with_spaces_becomes_one_without(exported: Exported, root: Path, tmp_path: Path) -> None:
+    metadata, card = packaged(exported.run, root, tmp_path / "my tones.onnx")
+    assert metadata.name == "my_tones"
+    assert card.startswith("# my_tones\n")
+
+
+@pytest.mark.parametrize(
+    ("lists", "said"),
+    [
+        (["validation_list.txt", "testing_list.txt"], "by the recordings' own lists, validation_list.txt and testing"),
+        (["testing_list.txt"], "by the recordings' own list, testing_list.txt, and what it does not name by a hash of"),
+        ([], "by a hash of the speaker's name"),
+    ],
+)
+def test_the_card_says_how_the_clips_were_parted(tones: Path, tmp_path: Path, lists: list[str], said: str) -> None:
+    for word in ("low", "high"):
+        shutil.copytree(tones / word, tmp_path / word)
+    for name in lists:
+        (tmp_path / name).touch()
+    assert split_rule(tmp_path).startswith(said)
+
+
+def test_the_card_knows_of_windows_without_a_word_whether_or_not_it_is_told_which(exported: Exported) -> None:
+    scored = read_scores(exported.run / "scores-test.npz")
+    recipe = {**exported.metadata.training["recipe"], "variant": "plugin_ce", "negatives": {"share": 0.3}}
+    metadata = replace(exported.metadata, training={**exported.metadata.training, "recipe": recipe, "negatives": ""})
+    card = model_card(metadata, 1000, scored, observe(metadata.thresholds, scored), {}, "a command", splits="by lists")
+    assert "whole words only" not in card
+    assert "| recordings without words | not stated |" in card

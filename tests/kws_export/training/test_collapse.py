@@ -7,7 +7,7 @@ import tone_words
 import torch
 
 from kws_edge.errors import SettingError
-from kws_export.data.speech_commands import index
+from kws_export.data.speech_commands import index, listed
 from kws_export.training.prepared import prepare
 from kws_export.training.recipe import Recipe
 from kws_export.training.trainer import named
@@ -42,6 +42,18 @@ def test_the_clips_of_one_speaker_are_shared_out_among_the_splits(tmp_path: Path
     splits = [clip.split for clip in index(tmp_path)]
     assert {"train", "validation", "test"} == set(splits)
     assert splits.count("train") > 35
+
+
+def test_another_list_of_test_clips_keeps_to_how_one_speakers_were_shared_out(tmp_path: Path) -> None:
+    (tmp_path / "lamp").mkdir()
+    for i in range(60):
+        (tmp_path / "lamp" / f"me_nohash_{i}.wav").touch()
+    of = {clip.split: clip.name for clip in index(tmp_path)}
+    (tmp_path / "mine.txt").write_text(of["test"])
+    assert [clip.name for clip in listed(tmp_path, "mine.txt")] == [of["test"]]
+    (tmp_path / "mine.txt").write_text(of["train"])
+    with pytest.raises(SettingError, match="names 1 clips of another split"):
+        listed(tmp_path, "mine.txt")
 
 
 def test_lists_may_part_the_clips_of_one_speaker(tmp_path: Path) -> None:
