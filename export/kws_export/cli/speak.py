@@ -89,9 +89,13 @@ def speak(
             "--phonemes is the pronunciation of one TEXT; it cannot be used with several, or with --near-misses"
         )
     engines = get_engines(voices.split(","), language=language, phonemes=bool(phonemes))
+    if not engines:
+        raise SettingError("--voices none leaves nobody to speak; expected auto, or some synthesisers")
     said = {text: [Utterance(text, phonemes, language)] for text in texts}
     if near_misses:
         said = _near(texts, near_misses, language)
+        if not any(said.values()):
+            raise SettingError(f"no word of {language} sounds like {', '.join(texts)}; expected other texts")
     with Progress(console=Console(stderr=True)) as progress:
         made = 0
         for engine in reversed(engines):  # the fastest first

@@ -2,7 +2,9 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -164,7 +166,7 @@ def wake(
         project = WakeProject(
             settings, work or Path("runs") / f"wake-{out.stem}",
             start=start or KeywordModel.load("stream").path, negatives=open_packs(negatives), recordings=recordings,
-            recordings_note=recordings_note, command=_command(),
+            recordings_note=recordings_note, command=_command(sys.argv[1:]),
         )  # fmt: skip
         found = project.make(out, progress)
         parts = ", ".join(f"{part} {minutes:.1f}" for part, minutes in progress.minutes().items() if minutes >= 0.05)
@@ -178,7 +180,16 @@ def wake(
     click.echo(f"minutes: {parts}" + (f"; memory: {peak:.0f} MB at most" if peak else ""))
 
 
-def _command() -> str:
-    """What was typed, without the folders of this machine."""
-    words = [Path(arg).name if "/" in arg else arg for arg in sys.argv[1:]]
-    return shlex.join(["kws-export", *words])
+def _command(arguments: Sequence[str]) -> str:
+    """What was typed, without the folders of this machine, which are in the values of `_PATHS` alone."""
+    words = ["kws-export"]
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        option, equals, value = argument.partition("=")
+        if equals and option in _PATHS:
+            words.append(f"{option}={Path(value).name}")
+        else:
+            words.append(Path(argument).name if before in _PATHS else argument)
+    return shlex.join(words)
+
+
+_PATHS: Final = ("--out", "--negatives", "--recordings", "--start", "--work")

@@ -27,9 +27,10 @@ def get_engines(names: Sequence[str] = ("auto",), *, language: str = "en-us", ph
     SettingError : an unknown name, or an engine that cannot say it.
     DependencyError : an engine named outright is not installed, or "auto" finds none.
     """
-    if list(names) == ["none"]:
+    names = list(dict.fromkeys(name.strip() for name in names))  # one that is named twice would say all twice
+    if names == ["none"]:
         return []
-    automatic = list(names) == ["auto"]
+    automatic = names == ["auto"]
     if unknown := [name for name in names if name not in ENGINES and not automatic]:
         raise SettingError(f"no engine {unknown[0]!r}; expected auto, none, or some of {', '.join(ENGINES)}")
     found, lacking = [], []

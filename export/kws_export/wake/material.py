@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from kws_edge.arrays import I16
-from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.level import SAMPLE_RATE, measure
 from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
@@ -102,7 +102,7 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
 
     Raises
     ------
-    SettingError : there are none, or none of a word that has a folder.
+    SettingError : there are none, or one is silent.
     AudioError : one cannot be decoded.
     """
     paths: list[tuple[str, Path]] = []
@@ -116,12 +116,7 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
             paths += [(label, path) for path in sorted(filter(is_audio, where.iterdir()))]
     unnamed = not any("_nohash_" in path.stem for _, path in paths)
     found = [
-        Saying(
-            label,
-            "" if unnamed else path.stem.partition("_nohash_")[0],
-            True,
-            cut_out(as_int16(load(path).samples)),
-        )
+        Saying(label, "" if unnamed else path.stem.partition("_nohash_")[0], True, cut_out(_with_sound(path)))
         for label, path in paths
     ]
     if not found:
@@ -130,6 +125,13 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
         )
         raise SettingError(f"no takes in {folder}; expected {expected}")
     return found
+
+
+def _with_sound(path: Path) -> I16:
+    samples = load(path).samples
+    if measure(samples).is_silent:  # a word that is silence would be found wherever it is quiet
+        raise SettingError(f"the take {path} is silent; expected a recording of the word: remove it")
+    return as_int16(samples)
 
 
 def load_takes(label: str, paths: Sequence[Path]) -> list[Saying]:

@@ -245,3 +245,17 @@ def test_names_in_a_model_stay_on_their_lines(tmp_path: Path) -> None:
 def test_a_seed_below_nought_is_wrong_usage(command: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [*command.split(), "--seed", "-1", "--out", str(tmp_path / "o")])
     assert result.exit_code == 2
+
+
+def test_a_wake_models_card_shows_what_was_typed_without_this_machines_folders() -> None:
+    from kws_export.cli.wake import _command
+
+    typed = ["wake", "AC/DC", "--negatives=/home/me/n.npz", "--out", "/tmp/x y.onnx", "--recordings-note", "CC BY/4.0"]
+    assert _command(typed) == "kws-export wake AC/DC --negatives=n.npz --out 'x y.onnx' --recordings-note 'CC BY/4.0'"
+
+
+def test_packages_are_for_kokoro_alone(tmp_path: Path) -> None:
+    result = call("download", tmp_path / "speech_commands", "--from", tmp_path)
+    assert result.exit_code == 2
+    assert "--from is for Kokoro's packages" in result.stderr
+    assert not (tmp_path / "speech_commands").exists()

@@ -222,3 +222,17 @@ def test_the_command_varies_the_manner_of_so_many_takes(
     result = CliRunner().invoke(main, ["speak", "hello", "--takes", "30", "--varied", share, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert {take.manner > 0 for take in asked} == expected
+
+
+def test_an_engine_that_is_named_twice_speaks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for engine in ENGINES.values():
+        monkeypatch.setattr(engine, "missing", lambda self: None)
+        monkeypatch.setattr(engine, "voices", lambda self, language: ("a",))
+    assert [engine.name for engine in get_engines(["flite", " espeak", "flite"])] == ["flite", "espeak"]
+
+
+def test_the_command_needs_somebody_to_speak(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["speak", "lamp", "--voices", "none", "--out", str(tmp_path / "said")])
+    assert result.exit_code == 1
+    assert "--voices none leaves nobody to speak" in result.stderr
+    assert not (tmp_path / "said").exists()

@@ -167,3 +167,10 @@ def test_a_phrase_that_lasts_too_long_is_cut_whoever_says_it(tmp_path: Path, sec
 def test_a_folder_without_takes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="no takes in"):
         load_recordings(tmp_path, ["hey lamp"])
+
+
+def test_a_take_that_is_silent_is_refused_by_its_name(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", 0.1 * np.sin(np.arange(16_000) / 5), 16_000)
+    soundfile.write(tmp_path / "b.wav", np.zeros(16_000), 16_000)
+    with pytest.raises(SettingError, match=r"the take .*b\.wav is silent; expected a recording of the word"):
+        load_recordings(tmp_path, ("lamp",))
