@@ -48,8 +48,11 @@ def pack(
     from rich.progress import Progress
 
     from kws_edge.errors import SettingError
-    from kws_export.data.pack import Pack, Piece, Source, collect, load_sources, manifest_lines
+    from kws_export.data.pack import Pack, Piece, Source, check_name, collect, each_once, load_sources, manifest_lines
+    from kws_export.stored import check_writable
 
+    check_name(out)
+    check_writable(out)
     wanted = [(folder.parent, Source(folder.name)) for folder in folders]
     wanted += [(data, source) for source in (load_sources(sources) if sources else ())]
     if not wanted:
@@ -59,7 +62,7 @@ def pack(
         for root, source in wanted:
             task = progress.add_task(source.name, total=None)
             pieces += collect(root, source, lambda task=task: progress.advance(task))  # type: ignore[misc]
-    packed = Pack(tuple(pieces)).without(without)
+    packed = Pack(each_once(pieces)).without(without)
     packed.save(out, codec)
     for line in manifest_lines(packed):
         click.echo(line)

@@ -5,7 +5,6 @@ or leaves; a network that never saw such windows answers them with confidence. T
 NO_WORD, for which the loss asks for vacuity 1 (losses.py).
 """
 
-import glob
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -18,9 +17,10 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F32, I16
 from kws_edge.audio.level import SAMPLE_RATE
-from kws_edge.audio.load import EXTENSIONS, is_audio, load
+from kws_edge.audio.load import load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.tuning.recordings import recordings
 from kws_edge.tuning.soundscape import Word, speech_bounds, words_beside
 from kws_export.data.speech_commands import CLIP_SAMPLES, held_out
 from kws_export.data.splits import ArrayDataset
@@ -92,8 +92,8 @@ class Negatives:
         """
         self.words, self.noises, self.others, self.mix = words, noises, others, mix
         weights = np.array(mix.weights)
-        for name, recordings, kind in (("noise", noises, 3), ("other", others, 4), ("hard", others, 5)):
-            if weights[kind] > 0 and not recordings:
+        for name, given, kind in (("noise", noises, 3), ("other", others, 4), ("hard", others, 5)):
+            if weights[kind] > 0 and not given:
                 raise SettingError(f"negatives: weight {name}={weights[kind]}, but no such recordings were given")
         self._kinds: tuple[Callable[[int, np.random.Generator], F32], ...]
         self._kinds = (self._partial, self._reversed, self._spliced, self._noise, self.other, self._hard)
@@ -178,11 +178,9 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
     AudioError : none of a pattern's recordings can be decoded. One among others that cannot is named and left out.
     """
     excluded = held_out(data_root)
-    recordings = []
+    found = []
     for pattern in patterns:
-        paths = sorted(path for match in glob.glob(pattern) for path in _audio_below(Path(match)))
-        if not paths:
-            raise SettingError(f"no recording at {pattern}; looked for {', '.join(EXTENSIONS)}")
+        paths = recordings([pattern]).paths
         kept = [path for path in paths if f"{path.parent.name}/{path.stem}" not in excluded]
         pieces, unreadable = [], 0
         for path in kept:
@@ -195,8 +193,8 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
             _log.warning("%s: %d of %d recordings cannot be decoded and are skipped", pattern, unreadable, len(kept))
         if kept and unreadable == len(kept):
             raise AudioError(f"none of the {len(kept)} recordings at {pattern} can be decoded; expected sound files")
-        recordings.append(pieces)
-    return recordings
+        found.append(pieces)
+    return found
 
 
 def between(samples: F32, words: Sequence[Word]) -> list[I16]:
@@ -213,10 +211,6 @@ def between(samples: F32, words: Sequence[Word]) -> list[I16]:
     ends = np.flatnonzero(np.diff(keep)) + 1
     pieces = zip([0, *ends], [*ends, len(samples)], strict=True)
     return [as_int16(samples[a:b]) for a, b in pieces if keep[a] and b - a >= CLIP_SAMPLES]
-
-
-def _audio_below(path: Path) -> list[Path]:
-    return [p for p in (path.rglob("*") if path.is_dir() else [path]) if is_audio(p)]
 
 
 def stretch(recording: npt.NDArray[Sample], n: int, rng: np.random.Generator) -> npt.NDArray[Sample]:

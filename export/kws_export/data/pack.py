@@ -8,6 +8,7 @@ trains a word can leave out the recordings in which it is said.
 import hashlib
 import io
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,8 @@ from kws_export.toml import read_toml
 
 Codec = Literal["int16", "opus"]
 Kind = Literal["speech", "words", "sounds"]
+
+_log = logging.getLogger(__name__)
 
 FORMAT = 1
 OPUS_LEVEL = 0.93
@@ -145,8 +148,7 @@ class Pack:
 
     def save(self, path: Path, codec: Codec = "int16") -> None:
         """Write the file, atomically. Raises SettingError where its name does not end in .npz, or nothing is in it."""
-        if path.suffix != ".npz":
-            raise SettingError(f"cannot write {path}; expected a name that ends in .npz")
+        check_name(path)
         if not self.pieces:
             raise SettingError("a pack without recordings; expected at least one")
         sources = self.sources
@@ -191,6 +193,28 @@ class Pack:
             raise SettingError(f"{path} is not a pack: {said}; expected a file of kws-export pack") from None
 
 
+def check_name(path: Path) -> None:
+    """Raise SettingError where a pack cannot be called so."""
+    if path.suffix != ".npz":
+        raise SettingError(f"cannot write {path}; expected a name that ends in .npz")
+
+
+def each_once(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Recordings, of those that are alike to the last sample only one: its hours would count twice."""
+    found: dict[bytes, Piece] = {}
+    again: list[Piece] = []
+    for piece in pieces:
+        key = hashlib.sha256(piece.samples.tobytes()).digest()
+        if (kept := found.setdefault(key, piece)) is not piece:
+            again.append(piece)
+            if not kept.text:
+                found[key] = piece  # which may say what is to be left out
+    if again:
+        first = one_line(f"{again[0].source.name}/{again[0].speaker}")
+        _log.warning("%d recordings are given more than once, such as %s; each counts once", len(again), first)
+    return tuple(found.values())
+
+
 def _pieces(sources: Sequence[Source], audio: Sequence[Any], listed: Any) -> Iterator[Piece]:
     """The recordings that a manifest lists, of each source's samples. Raises ValueError or TypeError where it lies."""
     at = [0] * len(sources)
@@ -216,7 +240,7 @@ def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None)
     folder = root / source.folder
     paths = sorted(path for path in folder.glob(source.pattern) if is_audio(path))
     if not paths:
-        raise SettingError(f"no recording below {folder}; expected audio files")
+        raise SettingError(f"no recording below {folder} that matches {source.pattern}; expected audio files")
     texts = _transcripts(folder)
     if source.minutes:
         paths = [paths[i] for i in np.random.default_rng(0).permutation(len(paths))]
@@ -259,7 +283,7 @@ def _transcripts(folder: Path) -> dict[str, str]:
     if not table.is_file():
         return {}
     try:
-        lines = table.read_text(encoding="utf-8-sig").splitlines()
+        lines = table.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"{table}: {error}; expected lines of a file's name, a tab and its text, as UTF-8") from None
     rows = (line.split("\t", 1) for line in lines)
@@ -296,7 +320,7 @@ def _decoded(coded: "np.ndarray[Any, np.dtype[np.uint8]]") -> I16:
 
 
 def open_packs(names: Sequence[str], step: Callable[[], None] = lambda: None) -> Pack:
-    """Packs, folders and single recordings together, as they are given at the command line."""
+    """Packs, folders and single recordings together, as they are given at the command line; each recording once."""
     pieces: list[Piece] = []
     for name in names:
         path = Path(name)
@@ -311,4 +335,4 @@ def open_packs(names: Sequence[str], step: Callable[[], None] = lambda: None) ->
             ]
         else:
             raise SettingError(f"no recordings at {name}; expected a pack (.npz), a folder or an audio file")
-    return Pack(tuple(pieces))
+    return Pack(each_once(pieces))

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from kws_edge.files import replace_file
 from kws_edge.model.onnx_file import model_name
 from kws_export.data.pack import Pack
 from kws_export.graph.build import load_model
+from kws_export.stored import check_writable
 from kws_export.training.lock import held
 from kws_export.voices import Engine, get_engines
 from kws_export.wake.card import attribution, provenance
@@ -102,11 +102,7 @@ class WakeProject:
             another process works in the folder; or nothing can be written to `out`, which is known at once.
         """
         model_name(out)
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            TemporaryFile(dir=out.parent).close()
-        except OSError as error:
-            raise SettingError(f"cannot write {out}: {error.strerror}") from None
+        check_writable(out)
         with held(self.folder):
             self._claim()
             return self._make(out, progress)

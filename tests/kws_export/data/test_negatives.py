@@ -234,7 +234,7 @@ def test_of_one_speaker_without_lists_the_clips_for_training_are_left(tmp_path: 
 
 
 def test_a_pattern_without_recordings_is_named(root: Path) -> None:
-    with pytest.raises(SettingError, match=r"no recording at .*books/\*\.mp3; looked for \.wav"):
+    with pytest.raises(SettingError, match=r"no recording at .*books/\*\.mp3; expected files that end in \.wav"):
         values(root, "books/*.mp3")
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from click.testing import CliRunner
 
 from kws_edge.errors import SettingError
 from kws_edge.files import read_arrays
+from kws_export.cli import main
 from kws_export.data.pack import Codec, Pack, Piece, Source, collect, load_sources, manifest_lines, open_packs
 
 SPEECH = Source("talk", "Talk", "CC0-1.0", "A. Talker")
@@ -235,3 +237,33 @@ def test_what_a_card_says_of_a_source_is_one_line(field: str) -> None:
     with pytest.raises(SettingError, match="expected a text of one line"):
         Source("a", **{field: "b\nc"})
     assert "\n" not in Source("a\nError: forged").name
+
+
+def test_a_recording_that_is_given_twice_counts_once(
+    pack: Pack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pack.save(tmp_path / "p.npz")
+    pack.save(tmp_path / "q.npz")
+    assert open_packs([str(tmp_path / "p.npz"), str(tmp_path / "q.npz")]).hours == pack.hours
+    assert caplog.messages == ["3 recordings are given more than once, such as Talk/ann; each counts once"]
+
+
+def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", samples(16_000), 16_000)
+    with pytest.raises(SettingError, match=r"no recording below .* that matches \*\.opus"):
+        collect(tmp_path.parent, Source(tmp_path.name, pattern="*.opus"))
+
+
+@pytest.mark.parametrize("out", ["p.zip", "file/p.npz"])
+def test_where_a_pack_cannot_go_is_told_before_anything_is_decoded(tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "a.wav").write_bytes(b"no sound, which decoding would tell")
+    result = CliRunner().invoke(main, ["pack", str(tmp_path / "room"), "--out", str(tmp_path / out)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: cannot write {tmp_path / out}")
+
+
+def test_a_text_may_hold_other_ends_of_lines(tmp_path: Path) -> None:
+    (piece,) = transcribed(tmp_path, "a.wav\tone\u2028two\n".encode())
+    assert piece.text == "one\u2028two"
