@@ -19,8 +19,13 @@ def average(checkpoints: tuple[Path, ...], out: Path) -> None:
     \b
     kws-export average runs/stream-hours-1/last.pt runs/stream-words-1/last.pt --out runs/mean.pt
     """
+    from kws_edge.errors import SettingError
     from kws_export.training.averaging import mean_of_runs
     from kws_export.training.run_folder import write_checkpoint
 
+    if out.suffix == ".onnx":
+        raise SettingError(
+            f"cannot write {out}; expected a name such as mean.pt: `kws-export export` makes .onnx of it"
+        )
     write_checkpoint(out, mean_of_runs(checkpoints))
     click.echo(f"mean of {len(checkpoints)} checkpoints: {out}")

@@ -6,6 +6,7 @@ mean and variance of what it takes in, and the weight and bias that undo them, s
 statistics starts from about the same answers.
 """
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def load_network(path: Path) -> tuple[MatchboxNet, Metadata]:
         raise ModelError(f"no file {path}; expected a model of kws-export export")
     model, metadata = load_model(path)
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    repeat = sum(f"block1_{i}_weight" in weights for i in range(1, 10))
+    repeat = next(i for i in itertools.count() if f"block1_{i + 1}_weight" not in weights)
     try:
         channels = len(weights["block1_1_bias"])
         network = FastMatchboxNet(len(metadata.labels), repeat, metadata.front_end.n_mfcc, metadata.padding, channels)

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -136,12 +137,12 @@ def compiled(source: Path = _SOURCE) -> Path:
     native = _NATIVE.get(platform.machine())
     if native is None:
         raise OSError(f"no kernels for a {platform.machine()} processor")
-    compiler = os.environ.get("CC") or shutil.which("cc")
+    compiler = shlex.split(os.environ.get("CC", "")) or [path for path in [shutil.which("cc")] if path]
     if not compiler:
         raise OSError("no C compiler (cc) on the path")
     flags = (*_FLAGS, native)
     text = source.read_bytes()
-    key = hashlib.sha256(b"\0".join([text, " ".join((compiler, *flags)).encode(), _processor()])).hexdigest()[:16]
+    key = hashlib.sha256(b"\0".join([text, " ".join((*compiler, *flags)).encode(), _processor()])).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kws-edge"
     target = cache / f"{source.stem}-{key}.so"
     if not target.exists():
@@ -149,10 +150,10 @@ def compiled(source: Path = _SOURCE) -> Path:
         with tempfile.TemporaryDirectory() as scratch:
             made = Path(scratch) / target.name
             done = subprocess.run(
-                [compiler, *flags, str(source), "-o", made, "-lm"], capture_output=True, text=True, check=False
+                [*compiler, *flags, str(source), "-o", made, "-lm"], capture_output=True, text=True, check=False
             )
             if done.returncode:
-                raise OSError(f"{compiler} failed: {done.stderr.strip() or done.returncode}")
+                raise OSError(f"{compiler[0]} failed: {done.stderr.strip() or done.returncode}")
             # Two processes that start together both end with a whole library.
             replace_file(target, made.read_bytes(), mode=0o755)
     return target

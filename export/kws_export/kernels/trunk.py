@@ -52,8 +52,10 @@ class Stage:
     adds: bool = False
 
 
-def available(mfcc: Tensor, stages: Sequence[Stage]) -> bool:
+def available(mfcc: Tensor, stages: Sequence[Stage], edge: int = 0) -> bool:
     """Whether `pooled` can take these tensors: float32 on the CPU, sizes in whole panels, and a compiler.
+
+    There must be a clip, with frames beyond the `edge` at each end: the kernels write where those would be.
 
     In evaluation only without gradients: the kernels know the gradient by the batch's statistics alone.
     """
@@ -64,6 +66,8 @@ def available(mfcc: Tensor, stages: Sequence[Stage]) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and not (torch.is_grad_enabled() and (mfcc.requires_grad or any(layer.affine for layer in layers)))
         and mfcc.shape[2] % 8 == 0
+        and len(mfcc) > 0
+        and mfcc.shape[2] > 2 * edge
         and all(n % LANES == 0 for layer in layers for n in layer.weight.shape)
         and kernels.library() is not None
     )

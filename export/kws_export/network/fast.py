@@ -19,7 +19,7 @@ class FastMatchboxNet(MatchboxNet):
     def pooled(self, mfcc: Tensor) -> Tensor:
         """As `MatchboxNet.pooled`."""
         layers = list(stages(self))
-        if trunk.available(mfcc, layers):
+        if trunk.available(mfcc, layers, self.edge):
             return trunk.pooled(mfcc, layers, BN_EPS, self.edge)
         return super().pooled(mfcc)
 

@@ -42,7 +42,10 @@ class Checkpoint:
         recipe, labels = Recipe.from_dict(saved["recipe"]), tuple(saved["labels"])
         front_end = FrontEnd.from_dict(saved["front_end"])
         network = new_network(recipe, labels, front_end)
-        network.load_state_dict(saved["model"])
+        try:
+            network.load_state_dict(saved["model"])
+        except (RuntimeError, TypeError, AttributeError):
+            raise SettingError(f"{path} holds weights of another network than its recipe describes") from None
         return cls(network.eval(), recipe, labels, front_end, saved["epoch"])
 
     @classmethod
@@ -73,7 +76,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             f"{path} is not a readable checkpoint; expected best.pt or last.pt of kws-export train, or a file of "
             "kws-export export that ends in .onnx"
         ) from None
-    if not isinstance(checkpoint, dict) or not {"recipe", "labels", "front_end", "model"} <= checkpoint.keys():
+    if not isinstance(checkpoint, dict) or not {"recipe", "labels", "front_end", "model", "epoch"} <= checkpoint.keys():
         raise SettingError(f"{path} is not a checkpoint of kws-export train")
     return checkpoint
 

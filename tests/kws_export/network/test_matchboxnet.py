@@ -275,3 +275,11 @@ def test_a_recipe_chooses_how_weights_begin() -> None:
         spreads[how] = new_network(recipe, list("abc"), FrontEnd()).prologue.pointwise.std().item()
     assert spreads["fan_in"] == pytest.approx(1 / 64**0.5 / 3**0.5, rel=0.05)
     assert spreads["xavier"] == pytest.approx((6 / 192) ** 0.5 / 3**0.5, rel=0.05)
+
+
+@needs_kernels
+def test_no_clips_and_windows_without_a_frame_to_pool_are_left_to_torch() -> None:
+    model = network(padding="valid").eval()
+    with torch.inference_mode():
+        assert model(torch.zeros(0, 64, 128)).shape == (0, 12)
+        assert model(torch.zeros(1, 64, 104)).isnan().all()  # 54 frames at each end do not count

@@ -54,3 +54,10 @@ def test_checkpoints_of_other_shapes_are_not_averaged(tone_run: Path, tmp_path: 
 def test_one_checkpoint_has_no_mean(tone_run: Path) -> None:
     with pytest.raises(SettingError, match="expected two or more"):
         mean_of_runs([tone_run / "best.pt"])
+
+
+def test_weights_that_do_not_fit_their_recipe_are_refused(tone_run: Path, tmp_path: Path) -> None:
+    saved = load_checkpoint(tone_run / "best.pt")
+    write_checkpoint(tmp_path / "other.pt", {**saved, "recipe": {**saved["recipe"], "channels": 32}})
+    with pytest.raises(SettingError, match=r"other\.pt holds weights of another network than its recipe describes"):
+        Checkpoint.load(tmp_path / "other.pt")
