@@ -66,10 +66,10 @@ def ce_second_order(alpha: npt.ArrayLike, labels: npt.ArrayLike) -> F64:
 
     Raises
     ------
-    SettingError : an α is not above 0.
+    SettingError : an α is not above 0, or a label is not in 0 to K−1.
     """
     alpha = _positive(alpha, "alpha")
-    p = np.take_along_axis(probability(alpha), np.asarray(labels)[..., None], axis=-1)[..., 0]
+    p = _at_labels(probability(alpha), labels)
     return np.asarray((1 - p) / (2 * p * (alpha.sum(axis=-1) + 1)))
 
 
@@ -88,11 +88,7 @@ def ce_correction(alpha: npt.ArrayLike, labels: npt.ArrayLike) -> F64:
     0.3069
     """
     alpha = _positive(alpha, "alpha")
-    labels = np.asarray(labels)
-    if not ((labels >= 0) & (labels < alpha.shape[-1])).all():
-        raise SettingError(f"labels from {labels.min()} to {labels.max()}; expected 0 to {alpha.shape[-1] - 1}")
-    alpha_y = np.take_along_axis(alpha, labels[..., None], axis=-1)[..., 0]
-    return np.asarray(_digamma_minus_log(alpha.sum(axis=-1)) - _digamma_minus_log(alpha_y))
+    return np.asarray(_digamma_minus_log(alpha.sum(axis=-1)) - _digamma_minus_log(_at_labels(alpha, labels)))
 
 
 def ce_correction_bound(alpha0: npt.ArrayLike, delta: npt.ArrayLike) -> F64:
@@ -129,6 +125,14 @@ def _positive(values: npt.ArrayLike, name: str) -> F64:
     if not (array > 0).all():
         raise SettingError(f"{name} down to {array.min()}; expected every value above 0")
     return array
+
+
+def _at_labels(values: F64, labels: npt.ArrayLike) -> F64:
+    """The value of each label: [..., K], int [...] → [...]."""
+    y = np.asarray(labels)
+    if not ((y >= 0) & (y < values.shape[-1])).all():
+        raise SettingError(f"labels from {y.min()} to {y.max()}; expected 0 to {values.shape[-1] - 1}")
+    return np.take_along_axis(values, y[..., None], axis=-1)[..., 0]
 
 
 def _digamma_minus_log(x: F64) -> F64:

@@ -53,12 +53,16 @@ def train_on_ray(
     Raises
     ------
     DependencyError : Ray is not installed.
-    SettingError : there is no such cluster; the recipe starts from a file that only this machine has.
+    SettingError : there is no such cluster; the recipe starts or learns from a file that only this machine has.
     """
     if not runs:
         return
-    if (start := runs[0].recipe.start) and not Path(start).is_absolute():
-        raise SettingError(f"the recipe starts from {start}; through Ray, name an absolute path that all machines hold")
+    recipe = runs[0].recipe
+    for what, name in (("starts", recipe.start), *(("learns", name) for name in recipe.distillation.teachers)):
+        if name and not Path(name).is_absolute():
+            raise SettingError(
+                f"the recipe {what} from {name}; through Ray, name an absolute path that all machines hold"
+            )
     device = "cuda" if settings.device == "cuda" else "cpu"
     negatives = tuple(os.path.abspath(pattern) for pattern in settings.negatives)
     settings = replace(

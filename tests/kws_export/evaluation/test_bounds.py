@@ -124,3 +124,10 @@ def test_batches_give_what_single_rows_give() -> None:
 def test_values_out_of_range_are_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         call()
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+@pytest.mark.parametrize("correction", [bounds.ce_correction, bounds.ce_second_order])
+def test_a_label_that_there_is_not_is_refused(correction: Callable[..., F64], label: int) -> None:
+    with pytest.raises(SettingError, match=f"labels from {label} to {label}; expected 0 to 1"):
+        correction([1.0, 2.0], label)
