@@ -200,11 +200,7 @@ class Decision:
             u = now.score(score)
             accepted = accepted and u <= limit
             released = released or u > release
-        if self._episode:
-            self._episode.accepted |= accepted
-        event = self._follow(time, now, clipped=clipped, speech=speech, heard=heard)
-        if self._episode:  # which may have begun with this hop
-            self._episode.accepted |= accepted
+        event = self._follow(time, now, accepted=accepted, clipped=clipped, speech=speech, heard=heard)
         events = [event] if event else []
         self._released = self._released + 1 if released or best != self._word else 0
         self._armed = self._armed or self._released >= self._rearm
@@ -224,14 +220,20 @@ class Decision:
         seconds = self.hop * sum(map(least.__lt__, self._speech)) - CROWD_FREE
         return math.exp(self.settings.crowding * min(max(seconds, 0.0), CROWD_MOST))
 
-    def _follow(self, time: float, now: Smoothed, *, clipped: bool, speech: bool, heard: bool) -> Event | None:
-        """Carry the episode on; its abstention where it ends without a word."""
+    def _follow(
+        self, time: float, now: Smoothed, *, accepted: bool, clipped: bool, speech: bool, heard: bool
+    ) -> Event | None:
+        """Carry the episode on; its abstention where it ends without a word.
+
+        A word accepted at this hop may be that of the episode which ends here, or of the one which begins here: it
+        belongs to both.
+        """
         episode, event = self._episode, None
         span = max(LEVEL_SPAN, self.hop)
         if episode and time - (span if speech else 0) - episode.last >= PAUSE - _ROUNDING:
             length = episode.last - episode.start
             utterance = MIN_SPEECH - _ROUNDING <= length <= MAX_SPEECH + _ROUNDING
-            if episode.best and utterance and not episode.accepted and self._asked_for(episode.best):
+            if episode.best and utterance and not (episode.accepted or accepted) and self._asked_for(episode.best):
                 known = self._is_word[episode.best.guess]
                 reason = Reason.CLIPPED if episode.clipped else Reason.UNCERTAIN if known else Reason.UNKNOWN_WORD
                 event = self._event(episode.best, time, episode, reason)
@@ -240,6 +242,7 @@ class Decision:
             self._episode = episode = _Episode(max(0.0, time - span), time)
         if episode:
             episode.last = time if speech else episode.last
+            episode.accepted |= accepted
             episode.clipped |= clipped
             score = self._first_score
             if heard and (episode.best is None or now.score(score) < episode.best.score(score)):

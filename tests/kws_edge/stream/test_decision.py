@@ -365,6 +365,14 @@ def test_a_word_that_is_recognised_after_its_end_is_not_abstained_from() -> None
     assert labels(decide(METADATA, hops, SETTINGS)) == ["mid"]
 
 
+def test_a_word_that_is_accepted_as_the_pause_after_it_is_over_is_not_abstained_from() -> None:
+    hops = stream(PAUSE, (0.4, UNSURE, LOUD), (0.5, UNSURE, QUIET), (0.1, "mid", QUIET), PAUSE)
+    (event,) = decide(METADATA, hops, SETTINGS)
+    assert (event.label, event.time) == ("mid", pytest.approx(2.9))
+    late = stream(PAUSE, (0.4, UNSURE, LOUD), (0.6, UNSURE, QUIET), (0.1, "mid", QUIET), PAUSE)
+    assert labels(decide(METADATA, late, replace(SETTINGS, refractory=0.0))) == [None, "mid"]
+
+
 def test_a_word_that_is_accepted_as_its_sound_begins_is_not_abstained_from() -> None:
     hops = stream((2.0, NOTHING, QUIET), (1.0, "mid", LOUD), (3.0, NOTHING, QUIET), hop=1.0)
     assert labels(decide(METADATA, hops, SETTINGS, abstentions="all")) == ["mid"]
