@@ -3,12 +3,16 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kws_edge.cli.options import force_option
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.text import one_line
+
+if TYPE_CHECKING:
+    from kws_edge.arrays import F32
 
 
 @click.command()
@@ -40,22 +44,21 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     Exit status: 0 the model was written; 1 most takes are too unlike the others for a model, as those of several voices
     are, and none was written; 2 wrong usage, or takes or a file that cannot be used.
     """
-    from kws_edge.audio.load import load
-    from kws_edge.model.onnx_file import check_target, model_name, write_whole
+    from kws_edge.model.onnx_file import model_name, write_whole
     from kws_edge.tuning.enrolment import Background, Embedding, build, describe, enrol
+    from kws_edge.tuning.record import check_targets, remove_forms
 
-    if not word.strip() or word.startswith("_") or "," in word:
+    word = " ".join(word.split())  # as options read it
+    if not word or word.startswith("_") or "," in word:
         raise SettingError(f"word {word!r}; expected a word or phrase without commas, not beginning with an underscore")
     name = model_name(out)
-    check_target(Path(files[0]), out, overwrite=force)
+    for file in files:
+        check_targets(Path(file), out, overwrite=force)
     if len(set(map(os.path.realpath, files))) < len(files):
         raise SettingError("one take is given twice; expected different recordings")
-    takes = [load(file).samples for file in files]
+    takes = [_take(file) for file in files]
     embedding, background = Embedding(), Background.load()
-    try:
-        enrolled = enrol(takes, embedding, background)
-    except AudioError as error:
-        raise AudioError(f"{error}: cut it with kws-edge record --from") from None
+    enrolled = enrol(takes, embedding, background)
     needed = f", {enrolled.threshold:.2f} needed" if enrolled.threshold < 1 else ""  # no similarity is above 1
     for file, cosine, missed in zip(files, enrolled.cosines, enrolled.missed, strict=True):
         said = "  unlike the others; it would be missed" if missed else ""
@@ -69,5 +72,19 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
             err=True,
         )
         sys.exit(1)
+    remove_forms(out)  # of a model that is written over: this one has none
     write_whole(out, build(enrolled, background, describe(name, word, enrolled, embedding.model.metadata)))
     click.echo(f"{written} hears {word!r}, from {len(files)} takes: kws-edge listen --model {written}")
+
+
+def _take(file: str) -> "F32":
+    """The samples of a take. Raises AudioError where there is nothing in it."""
+    from kws_edge.audio.level import measure
+    from kws_edge.audio.load import load
+
+    audio = load(file)
+    for warning in audio.warnings:
+        click.echo(f"Warning: {one_line(file)}: {warning}", err=True)
+    if measure(audio.samples).is_silent:
+        raise AudioError(f"{file}: silence; expected one word in each take: cut it with kws-edge record --from")
+    return audio.samples

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from kws_edge.errors import SettingError
 from kws_edge.model.metadata import Metadata
-from kws_edge.model.onnx_file import check_target, write_copy
+from kws_edge.model.onnx_file import check_target, model_name, write_copy
 from kws_edge.stream.framing import DEFAULT_HOP
 from kws_edge.stream.incremental import SUFFIX
 from kws_edge.tuning.false_accepts import FalseAccepts
@@ -59,7 +60,7 @@ def stream_record(
 
 
 def write_forms(source: Path, out: Path, metadata: Metadata, *, overwrite: bool) -> None:
-    """Write a model with other metadata, and the forms of it that lie beside it.
+    """Write a model with other metadata, and the forms of it that lie beside it; the copy is named as its file.
 
     Forms that lie beside the target and that the source lacks are removed: they are another network's, and would be
     taken for this one's.
@@ -69,6 +70,7 @@ def write_forms(source: Path, out: Path, metadata: Metadata, *, overwrite: bool)
     SettingError, ModelError : as `write_copy`, for each of the forms, and before any is written where one exists.
     """
     check_targets(source, out, overwrite=overwrite)
+    metadata = replace(metadata, name=model_name(out))
     for form in FORMS:
         beside, target = source.with_suffix(form), out.with_suffix(form)
         if beside.exists():
@@ -81,8 +83,13 @@ def write_forms(source: Path, out: Path, metadata: Metadata, *, overwrite: bool)
 def check_targets(source: Path, out: Path, *, overwrite: bool) -> None:
     """Raise SettingError where `write_forms` must not write: over the model itself, or what is not to be overwritten.
 
-    A form that the source lacks counts too, since it would be taken for the new model's.
+    A form that the source lacks counts too, since it would be taken for the new model's. And nothing may be called as
+    a form is, or no model's name (`model_name`).
     """
+    model_name(out)
+    for form in FORMS:
+        if out.name.endswith(form):
+            raise SettingError(f"cannot write {out}; expected a name that does not end in {form}, as a form of a model")
     for target in (out, *(out.with_suffix(form) for form in FORMS)):
         check_target(source, target, overwrite=overwrite)
 

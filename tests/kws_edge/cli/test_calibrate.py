@@ -57,7 +57,7 @@ class TestCalibrate:
         assert result.exit_code == 0, result.output
         metadata = KeywordModel.load("mine.onnx").metadata
         assert metadata.stream is not None
-        assert metadata == replace(METADATA, stream=metadata.stream)
+        assert metadata == replace(METADATA, name="mine", stream=metadata.stream)
         assert StreamSettings.of(metadata).to_dict() == metadata.stream["settings"]
         calibration = metadata.stream["calibration"]
         assert calibration["limit"] == 2
@@ -197,9 +197,18 @@ class TestCalibrate:
         assert stream_of(f"mine{form}") == stream_of("mine.onnx")
 
     def test_the_same_seed_gives_the_same_file(self) -> None:
+        Path("again").mkdir()
         calibrate("--smoothing", "0.2", "--seed", "3")
-        calibrate("--smoothing", "0.2", "--seed", "3", out="again.onnx")
-        assert Path("mine.onnx").read_bytes() == Path("again.onnx").read_bytes()
+        calibrate("--smoothing", "0.2", "--seed", "3", out="again/mine.onnx")
+        assert Path("mine.onnx").read_bytes() == Path("again/mine.onnx").read_bytes()
+
+    def test_the_copy_is_called_as_its_file_wherever_a_model_is_named(self) -> None:
+        calibrate("--smoothing", "0.2", out="my room.onnx")
+        assert KeywordModel.load("my room.onnx").name == "my_room"
+        assert CliRunner().invoke(main, ["models", "my room.onnx"]).stdout.startswith("my_room\n")
+        arguments = ["listen", "--model", "my room.onnx", "--replay", "clips/low/0_nohash_0.wav", "--fast", "--json"]
+        (event,) = CliRunner().invoke(main, arguments).stdout.splitlines()
+        assert json.loads(event)["model"] == "my_room"
 
     def test_an_existing_copy_is_kept_unless_forced(self) -> None:
         Path("mine.onnx").write_bytes(b"precious")
@@ -215,6 +224,8 @@ class TestCalibrate:
         [
             (("--out", "tiny.onnx", "--force"), "tiny.onnx is the model itself"),
             (("--out", "mine.bin"), "expected a name that ends in .onnx"),
+            (("--out", "mine.audio.onnx"), "expected a name that does not end in .audio.onnx, as a form of a model"),
+            (("--out", "a\nb\x1b.onnx"), "expected a name of printable characters"),
             (("--plot", "det.png"), "expected a name that ends in .svg"),
             (("--smoothing", "7"), "smoothing=7"),
             (("--hop", "0.005"), "hop=0.005"),

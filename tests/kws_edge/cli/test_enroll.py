@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
+from made_audio import wav
 from paths import ROOT
 
 from kws_edge import KeywordModel, Spotter, WavFile
@@ -19,6 +20,7 @@ from kws_edge.errors import ModelError
 from kws_edge.model.evidence import alpha as alpha_of
 from kws_edge.model.variants import get_variant
 from kws_edge.tuning.enrolment import Background, Embedding, enrol
+from kws_edge.tuning.record import FORMS
 
 
 def enroll(*arguments: str) -> Result:
@@ -94,6 +96,36 @@ def test_what_cannot_be_is_refused_in_a_line(
     result = enroll(word, *takes[:count], "--out", str(tmp_path / out))
     assert (result.exit_code, problem in result.stderr) == (2, True), result.output
     assert not list(tmp_path.iterdir())
+
+
+def test_a_phrase_is_written_with_single_spaces_so_that_options_can_name_it(takes: list[str], tmp_path: Path) -> None:
+    out = str(tmp_path / "x.onnx")
+    assert enroll(" open \u00a0 sesame", *takes[:3], "--out", out).exit_code == 0
+    assert Spotter(KeywordModel.load(out), words=["Open Sesame"]).words == ("open sesame",)
+
+
+def test_no_form_of_the_model_that_was_there_stays(takes: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "x.onnx"
+    for suffix in (".onnx", *FORMS):
+        out.with_suffix(suffix).write_bytes(b"of another network")
+    result = enroll("yes", *takes[:3], "--out", str(out))
+    assert (result.exit_code, "x.onnx exists" in result.stderr) == (2, True)
+    assert enroll("yes", *takes[:3], "--out", str(out), "--force").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["x.onnx"]
+
+
+def test_a_take_that_is_silent_is_named(takes: list[str], tmp_path: Path) -> None:
+    silent = tmp_path / "silent.wav"
+    silent.write_bytes(wav(np.zeros(16_000)))
+    result = enroll("yes", *takes[:3], str(silent), "--out", str(tmp_path / "x.onnx"))
+    assert (result.exit_code, f"Error: {silent}: silence;" in result.stderr) == (2, True), result.output
+
+
+def test_what_is_wrong_with_a_take_that_can_be_used_is_said(takes: list[str], tmp_path: Path) -> None:
+    cut = tmp_path / "cut.wav"
+    cut.write_bytes(wav(load(takes[3]).samples)[:-1000])
+    result = enroll("yes", *takes[:3], str(cut), "--out", str(tmp_path / "x.onnx"))
+    assert f"Warning: {cut}: the header announces" in result.stderr
 
 
 def test_one_take_under_two_names_is_refused(takes: list[str], tmp_path: Path) -> None:
