@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from kws_edge.errors import ModelError, SettingError, check_names
-from kws_edge.model.metadata import Metadata
+from kws_edge.model.metadata import Metadata, is_word
 from kws_edge.model.score import SCORES
 from kws_edge.model.search import MAX_SMOOTHING
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL
@@ -143,7 +143,7 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
     Raises
     ------
     SettingError : no collection of texts, none at all, or one that is no label, or of which two labels differ by
-        capitals alone and neither is written so.
+        capitals alone and neither is written so; or none of them is a word, of which alone there are events.
     """
     if words is None:
         return list(labels)
@@ -157,9 +157,9 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
             chosen.append(word if word in labels else alike[0])
         else:
             unknown.append(word)
-    if unknown or not chosen:
-        listed = shortened(", ".join(unknown), 200) or "none"
-        raise SettingError(f"words: {listed}; expected one or more of {', '.join(labels)}")
+    if unknown or not any(map(is_word, chosen)):
+        listed = shortened(", ".join(unknown or chosen), 200) or "none"
+        raise SettingError(f"words: {listed}; expected one or more of {', '.join(filter(is_word, labels))}")
     return list(dict.fromkeys(chosen))
 
 
@@ -172,7 +172,7 @@ def event_words(
 
     Raises
     ------
-    SettingError : as `chosen_labels`.
+    SettingError, ModelError : as `chosen_labels` and `calibrated_words`.
     """
     if words is None and own_settings:
         words = calibrated_words(metadata, after_wake=after_wake)
@@ -180,12 +180,18 @@ def event_words(
 
 
 def calibrated_words(metadata: Metadata, *, after_wake: bool = False) -> list[str] | None:
-    """The words for which alone the model's stream settings were calibrated; None where for all."""
+    """The words for which alone the model's stream settings were calibrated; None where for all.
+
+    Raises ModelError where the file names others than the model's.
+    """
     stream = metadata.stream or {}
     settings = stream.get("after_wake") if after_wake else stream
     calibration = settings.get("calibration") if isinstance(settings, Mapping) else None
     words = calibration.get("words_chosen") if isinstance(calibration, Mapping) else None
-    return None if words is None else chosen_labels(words, metadata.labels)
+    try:
+        return None if words is None else chosen_labels(words, metadata.labels)
+    except SettingError as e:
+        raise ModelError(f"model {metadata.name}: stream: calibrated for {e}; calibrate it again") from None
 
 
 def _check(name: str, value: float, least: float, most: float) -> None:

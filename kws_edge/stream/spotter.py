@@ -88,9 +88,9 @@ class Spotter:
         settings : all settings of the decision, instead of those in the model's file.
         abstentions : "words": an abstention is an event where a chosen word might have been meant, which stands out
             from the others; "all": after any other sound of an utterance's length too; "none": never.
-        wake : the wake words that must come before the words count, and for how long they then do; each is an event.
-            The words are decided on by the settings that the model has for after a wake word, where others are not
-            given. None where the words always count.
+        wake : the wake words that must come before the words count, and for how long they then do; each is an event,
+            and none is a command too. The words are decided on by the settings that the model has for after a wake
+            word, where others are not given. None where the words always count.
         clock : says what time it is, for `Event.clock`: as though the last sample of a push came at that time, but not
             before the last event, where samples come faster than in real time.
 
@@ -118,13 +118,15 @@ class Spotter:
         self.words = tuple(event_words(model.metadata, words, own_settings=own, after_wake=wake is not None))
         self._hops = HopStream(model.metadata, hop)
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
-        self._decision = Decision(model.metadata, self.settings, hop, self.words, abstentions=abstentions)
         self._clock = clock
         self._last_clock: datetime | None = None
         self._wake_timer = WakeTimer(wake.seconds) if wake else None
         self._wake: Decision | Spotter | None = None
+        commands: Collection[str] = self.words
         if wake:
-            self._wake = self._waking(wake)
+            self._wake, wakes = self._waking(wake)
+            commands = [word for word in self.words if word not in wakes]  # else it would be an event of each decision
+        self._decision = Decision(model.metadata, self.settings, hop, commands, abstentions=abstentions)
         K = len(model.labels)
         self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
         self.reset()
@@ -248,15 +250,17 @@ class Spotter:
         finally:
             source.close()  # which also ends the thread, where this is cancelled while it waits
 
-    def _waking(self, wake: Wake) -> "Decision | Spotter":
-        """What decides on the wake words: on what this stream's network says, or on what another one does."""
+    def _waking(self, wake: Wake) -> "tuple[Decision | Spotter, Collection[str]]":
+        """What decides on the wake words, on what this stream's network says or on what another one does; and those."""
         if wake.model is not None and wake.model is not self.model:
-            return Spotter(
+            spotter = Spotter(
                 wake.model, words=wake.words, hop=self.hop, settings=wake.settings, abstentions="none"
             )  # fmt: skip
+            return spotter, spotter.words
         metadata = self.model.metadata
         words = event_words(metadata, wake.words, own_settings=wake.settings is None)
-        return Decision(metadata, wake.settings or StreamSettings.of(metadata), self.hop, words, abstentions="none")
+        settings = wake.settings or StreamSettings.of(metadata)
+        return Decision(metadata, settings, self.hop, words, abstentions="none"), words
 
     def _clocked(self, event: Event, now: datetime) -> Event:
         clock = now - timedelta(seconds=max(0.0, self.time - event.time))

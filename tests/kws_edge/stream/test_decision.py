@@ -20,7 +20,7 @@ from kws_edge.model.variants import VARIANTS
 from kws_edge.stream.decision import Decision, decide
 from kws_edge.stream.events import Event
 from kws_edge.stream.framing import Hop
-from kws_edge.stream.settings import StreamSettings, chosen_labels
+from kws_edge.stream.settings import StreamSettings, calibrated_words, chosen_labels
 from kws_edge.stream.trace import Hops
 
 SETTINGS = StreamSettings({"entropy": 0.5}, smoothing=0.1)
@@ -313,6 +313,19 @@ def test_a_class_that_is_no_word_is_told_as_unknown_where_all_abstentions_are() 
 def test_words_may_be_written_in_capitals() -> None:
     hops = stream(PAUSE, (0.5, "mid", LOUD), PAUSE, (0.5, "low", LOUD), PAUSE)
     assert labels(decide(METADATA, hops, SETTINGS, words={"LOW"})) == ["low"]
+
+
+def test_a_class_that_is_no_word_cannot_be_listened_for_alone() -> None:
+    with pytest.raises(SettingError, match=r"words: _unknown_; expected one or more of low, high$"):
+        chosen_labels(["_unknown_"], ["low", "_unknown_", "high"])
+    assert chosen_labels(["_unknown_", "high"], ["low", "_unknown_", "high"]) == ["_unknown_", "high"]
+
+
+@pytest.mark.parametrize("words", [["nope"], [], 5, ["low", 3], "low"])
+def test_a_file_calibrated_for_other_words_than_its_own_is_the_models_fault(words: object) -> None:
+    stream_of = {"settings": SETTINGS.to_dict(), "calibration": {"words_chosen": words}}
+    with pytest.raises(ModelError, match=r"model tiny: stream: calibrated for words.*; calibrate it again"):
+        calibrated_words(replace(METADATA, stream=stream_of))
 
 
 def test_capitals_count_where_two_labels_differ_by_them_alone() -> None:

@@ -10,6 +10,7 @@ import tiny_model
 from tiny_model import METADATA, TONES
 
 from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.load import load
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.events import Event
@@ -61,6 +62,25 @@ def test_the_wake_word_may_be_another_models(model: KeywordModel, other: Keyword
     spotter = Spotter(model, words={"high"}, wake=Wake({"computer"}, model=other))
     events = [event for event in spotter.push(said(("high", 1), ("low", 2), ("high", 1))) if event.label]
     assert [(event.label, event.model) for event in events] == [("computer", "other"), ("high", "tiny")]
+
+
+@pytest.mark.parametrize("words", [None, {"low", "high"}])
+@pytest.mark.parametrize("of_another_model", [False, True])
+def test_a_wake_word_that_is_said_again_is_no_command_as_well(
+    model: KeywordModel, tmp_path: Path, words: set[str] | None, of_another_model: bool
+) -> None:
+    slower = StreamSettings({"entropy": 0.5}, smoothing=0.6)  # so that the two decisions come at different times
+    twin = KeywordModel.load(tiny_model.save(tmp_path)) if of_another_model else None
+    spotter = Spotter(model, words=words, wake=Wake({"low"}, model=twin, settings=slower))
+    events = spotter.push(said(("low", 1), ("high", 1), ("low", 1), ("high", 1)))
+    assert labels(events) == ["low", "high", "low", "high"]
+
+
+def test_a_recorded_wake_word_said_twice_is_two_events(data: Path) -> None:
+    happy = load(data / "speech_commands" / "happy" / "00970ce1_nohash_1.opus").samples
+    pause = (0.0003 * np.random.default_rng(1).standard_normal(19_200)).astype(np.float32)
+    spotter = Spotter(KeywordModel.load(), wake=Wake({"happy"}))
+    assert labels(spotter.push(np.concatenate([pause, happy, pause, happy, pause]))) == ["happy", "happy"]
 
 
 @pytest.mark.parametrize("size", [160, 1000, 4096, 50_000])
