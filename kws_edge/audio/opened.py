@@ -109,7 +109,7 @@ def open_source(
     if isinstance(source, bytes | bytearray | memoryview):
         yield _of_file(io.BytesIO(source), "bytes", max_seconds, max_samples)
     elif isinstance(source, str | os.PathLike):
-        with _open_path(source) as file:
+        with open_path(source) as file:
             yield _of_file(file, os.fspath(source), max_seconds, max_samples)
     else:
         name = getattr(source, "name", None)
@@ -141,7 +141,8 @@ def _open_array(samples: npt.NDArray[Any], rate: int | None, max_seconds: float,
     return Opened("array", rate, frames.shape[1], len(frames), pieces, [], max_seconds, max_samples, samples.dtype.name)
 
 
-def _open_path(path: str | os.PathLike[str]) -> BinaryIO:
+def open_path(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a recording by its path; raises AudioError where it is no file that can be read."""
     try:
         if stat.S_ISREG(os.stat(path).st_mode):  # opening a named pipe would wait for its writer
             return open(path, "rb")

@@ -37,6 +37,7 @@ def connected(url: str) -> Iterator["Client"]:
     SettingError, DependencyError, ServerError : as `Client` does; one about the key says where it is looked for.
     """
     from kws_edge.client import Client, ServerError
+    from kws_edge.client.proxy import without_password
 
     key = os.environ.get(KEY_VARIABLE)
     try:
@@ -46,7 +47,7 @@ def connected(url: str) -> Iterator["Client"]:
         if error.code != "unauthorized":
             raise
         what = "refuses the key in" if key else "asks for an API key; expected it in"
-        raise ServerError(f"{url} {what} the variable {KEY_VARIABLE}", error.code) from None
+        raise ServerError(f"{without_password(url)} {what} the variable {KEY_VARIABLE}", error.code) from None
 
 
 def served_model(client: "Client", name: str | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.client import requests, streaming
-from kws_edge.client.address import TIMEOUT, Address
+from kws_edge.client.address import TIMEOUT, Address, check_seconds
 from kws_edge.client.errors import Patience, ServerError, denied, reaching
 from kws_edge.client.requests import Body, Clip, Request
 from kws_edge.client.streaming import Hello
@@ -48,6 +48,7 @@ class AsyncClient:
 
     def __init__(self, url: str, *, key: str | None = None, timeout: float = TIMEOUT, patience: float = 0.0) -> None:
         """Name a server; nothing is sent yet. Parameters and errors are those of `Client`."""
+        check_seconds("patience", patience, "0 or more", lambda seconds: seconds >= 0)
         self._address, self._patience = Address.of(url, key, timeout), patience
         import httpx
 
@@ -120,7 +121,7 @@ class AsyncClient:
         from websockets.exceptions import ConnectionClosed
 
         streaming.check_source(source, AsyncIterable, Iterable)
-        blocks = source if isinstance(source, AsyncIterable) else _read_in_thread(source)
+        blocks: Any = source if isinstance(source, AsyncIterable) else _read_in_thread(source)
         failed: list[Exception] = []
 
         async def send() -> None:
@@ -134,6 +135,9 @@ class AsyncClient:
             except Exception as error:
                 failed.append(error)
                 await ws.close()
+            finally:
+                if blocks is not source:
+                    await blocks.aclose()
 
         sender: asyncio.Task[None] | None = None
         try:
@@ -142,15 +146,18 @@ class AsyncClient:
             )
             ws, hello, closing = await self._open(parameters)
             sender = asyncio.create_task(send())
-            with reaching(self._address.url):
-                async with closing:
-                    if watch:
-                        watch(hello)
-                    while (message := streaming.read(await ws.recv(), len(hello.labels))) is not streaming.END:
-                        if isinstance(message, Event):
-                            yield message
-                        elif watch and isinstance(message, Snapshot):
-                            watch(message)
+            async with closing:
+                if watch:
+                    watch(hello)
+                while True:
+                    with reaching(self._address.url):  # and nothing of the caller's, whose errors are its own
+                        message = streaming.read(await ws.recv(), len(hello.labels))
+                    if message is streaming.END:
+                        return
+                    if isinstance(message, Event):
+                        yield message
+                    elif watch and isinstance(message, Snapshot):
+                        watch(message)
         except ServerError as error:
             if failed and error.code == "closed":
                 raise failed[0] from None
@@ -158,7 +165,10 @@ class AsyncClient:
         finally:
             if sender:
                 sender.cancel()
-            if not isinstance(source, AsyncIterable):
+                await asyncio.wait({sender})  # it is inside of the source, or of what reads it
+            if hasattr(source, "aclose"):
+                await source.aclose()
+            else:
                 streaming.close(source)
 
     async def _ask(self, request: Request[T]) -> T:

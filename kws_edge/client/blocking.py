@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.client import requests, streaming
-from kws_edge.client.address import TIMEOUT, Address
+from kws_edge.client.address import TIMEOUT, Address, check_seconds
 from kws_edge.client.errors import Patience, ServerError, denied, reaching
 from kws_edge.client.requests import Body, Clip, Request
 from kws_edge.client.streaming import Hello
@@ -46,18 +46,20 @@ class Client:
 
         Parameters
         ----------
-        url : address of the server, such as `http://127.0.0.1:8765`.
+        url : address of the server, such as `http://127.0.0.1:8765`; with `NAME:PASSWORD@` before the host, where
+            something in front of it asks for these.
         key : API key, if the server requires one.
-        timeout : seconds to wait for a connection, and for each answer.
+        timeout : seconds to wait for a connection, and for each answer; up to a day.
         patience : how long to retry a call, in seconds, while the server is too busy: after the time it names
             (Retry-After), or with growing pauses. A call whose connection breaks is retried once, and a stream until it
             begins. 0 for an error at once.
 
         Raises
         ------
-        SettingError : the URL is not an http or https URL, or a header cannot carry the key.
+        SettingError : the URL is not an http or https URL, a header cannot carry the key, or a time is impossible.
         DependencyError : httpx or websockets is not installed.
         """
+        check_seconds("patience", patience, "0 or more", lambda seconds: seconds >= 0)
         self._address, self._patience = Address.of(url, key, timeout), patience
         import httpx
 
@@ -183,11 +185,15 @@ class Client:
                 model, words, hop, score, target, abstentions, wake, wake_model, wake_seconds, posteriors=bool(watch)
             )
             ws, hello, closing = self._open(parameters)
-            with reaching(self._address.url), closing:
+            with closing:
                 if watch:
                     watch(hello)
                 threading.Thread(target=send, name="kws-edge-client", daemon=True).start()
-                while (message := streaming.read(ws.recv(), len(hello.labels))) is not streaming.END:
+                while True:
+                    with reaching(self._address.url):  # and nothing of the caller's, whose errors are its own
+                        message = streaming.read(ws.recv(), len(hello.labels))
+                    if message is streaming.END:
+                        return
                     if isinstance(message, Event):
                         yield message
                     elif watch and isinstance(message, Snapshot):

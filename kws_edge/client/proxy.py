@@ -1,6 +1,7 @@
 """Find the proxy that the environment sets for an address, so that errors can name it."""
 
 import importlib.util
+import re
 import urllib.request
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -23,9 +24,12 @@ class Proxy:
 
     def __str__(self) -> str:
         """Both, without a password."""
-        parsed = urlsplit(self.url)
-        address = parsed._replace(netloc=parsed.netloc.rpartition("@")[2]).geturl()
-        return f"the proxy {address} of the variable {self.variable}"
+        return f"the proxy {without_password(self.url)} of the variable {self.variable}"
+
+
+def without_password(url: str) -> str:
+    """An address without a name and password, for messages."""
+    return re.sub("//[^/?#]*@", "//", url)
 
 
 def proxy_of(url: str) -> Proxy | None:

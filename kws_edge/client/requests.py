@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -16,13 +15,14 @@ import numpy.typing as npt
 
 from kws_edge.audio import pcm
 from kws_edge.audio.channels import Channel
-from kws_edge.audio.opened import open_source
-from kws_edge.client.address import Address
+from kws_edge.audio.opened import open_path, open_source
+from kws_edge.client.address import Address, query
 from kws_edge.client.checked import made, plain, text, texts
 from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after, told
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.prediction import Prediction
 from kws_edge.model.target import Target
+from kws_edge.text import shown
 
 if TYPE_CHECKING:
     import httpx
@@ -31,6 +31,7 @@ Clip: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Bina
 T = TypeVar("T")
 
 MOST_ANSWER: Final = 2**24  # bytes of an answer
+_MOST_BODY: Final = 2**30  # bytes of a file; no server takes more
 _MOST_WARNINGS: Final = 10  # about one clip; nobody reads more
 
 _log = logging.getLogger("kws_edge.client")
@@ -56,8 +57,7 @@ class Request(Generic[T]):
 
     def options(self) -> dict[str, Any]:
         """For `request` of either client of httpx."""
-        given = {name: value for name, value in self.params.items() if value is not None}
-        options: dict[str, Any] = {"method": self.method, "url": f"/v1/{self.path}", "params": given}
+        options: dict[str, Any] = {"method": self.method, "url": f"/v1/{self.path}", "params": query(self.params)}
         return options | ({"files": self.files} if self.files else {})
 
     def answer(self, response: "httpx.Response", raw: bytes) -> T:
@@ -146,7 +146,9 @@ def models() -> Request[list[dict[str, Any]]]:
 
 
 def model(name: str) -> Request[dict[str, Any]]:
-    """Ask about one."""
+    """Ask about one. Raises SettingError for what can be the name of none."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or not name.isprintable():
+        raise SettingError(f"model {shown(name)}; expected a name, as one of models()")
     return Request("GET", f"models/{quote(name, safe='')}", lambda answer: answer)
 
 
@@ -163,13 +165,27 @@ def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
         if not (hasattr(source, "read") and hasattr(source, "seek")):
             what = type(source).__name__
             raise AudioError(f"audio of type {what}; expected a path, bytes, a binary file or an array")
-        source.seek(0)  # as `audio.load` does
-        return "file object", source.read()
-    path = Path(source)
+        return "file object", _read("file object", source, "a seekable binary file, or its bytes")
+    with open_path(source) as file:
+        name = os.fspath(source)
+        return name, _read(name, file, "a readable file")
+
+
+def _read(name: str, file: BinaryIO, expected: str) -> bytes:
+    """All bytes of a file, from its start, as `audio.load` reads it."""
     try:
-        return str(path), path.read_bytes()
+        file.seek(0, io.SEEK_END)
+        if (size := file.tell()) > _MOST_BODY:
+            raise AudioError(f"{name}: {size >> 20} MiB; expected up to {_MOST_BODY >> 20}: no server takes more")
+        file.seek(0)
+        body = file.read()
+    except AudioError:
+        raise
     except (OSError, ValueError) as error:
-        raise AudioError(f"{path}: {getattr(error, 'strerror', None) or error}; expected a readable file") from None
+        raise AudioError(f"{name}: {getattr(error, 'strerror', None) or error}; expected {expected}") from None
+    if not isinstance(body, bytes | bytearray):
+        raise AudioError(f"{name}: gives {type(body).__name__}; expected {expected}")
+    return bytes(body)
 
 
 def _wav(samples: npt.NDArray[Any], rate: int | None) -> bytes:

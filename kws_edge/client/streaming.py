@@ -14,12 +14,15 @@ from kws_edge.client.errors import another_version, error_of
 from kws_edge.errors import SettingError
 from kws_edge.model.target import Target
 from kws_edge.stream.events import Event
+from kws_edge.stream.framing import check_gap
+from kws_edge.stream.spotter import as_samples
 from kws_edge.stream.state import Snapshot
 from kws_edge.stream.wake import Wake
 from kws_edge.text import shown
 
 FINISH: Final = json.dumps({"type": "finish"})
 END: Final = object()
+_MOST_LOST: Final = 3600 * SAMPLE_RATE
 _SOURCE: Final = "one that gives Block, as WavFile(path) or Microphone()"
 
 _log = logging.getLogger("kws_edge.client")
@@ -96,15 +99,22 @@ def check_source(source: object, *kinds: type) -> None:
 def messages(block: Block, hello: Hello) -> Iterator[bytes | str]:
     """What a block is on the wire, in messages of up to a second that the server takes.
 
-    Raises SettingError where a source gave something else.
+    Raises SettingError where a source gave something else, or an impossible loss; AudioError as `Spotter.push`.
     """
     if not isinstance(block, Block):
         raise SettingError(f"a source that gives {type(block).__name__}; expected {_SOURCE}")
-    if block.dropped:
-        yield json.dumps({"type": "gap", "samples": block.dropped})
-    size = min(SAMPLE_RATE, hello.max_message // 4)
-    for i in range(0, len(block.samples), size):
-        yield block.samples[i : i + size].astype("<f4").tobytes()
+    yield from _gaps(block.dropped)
+    samples = as_samples(block.samples)
+    size = max(1, min(SAMPLE_RATE, hello.max_message // 4))
+    for i in range(0, len(samples), size):
+        yield samples[i : i + size].astype("<f4").tobytes()
+
+
+def _gaps(samples: int) -> Iterator[str]:
+    """A loss of so many samples, in messages of the most that a server takes for one."""
+    check_gap(samples)
+    for start in range(0, int(samples), _MOST_LOST):
+        yield json.dumps({"type": "gap", "samples": min(_MOST_LOST, int(samples) - start)})
 
 
 def close(source: object) -> None:
@@ -178,6 +188,8 @@ def _waking(
 
     Raises SettingError for a Wake with what is not sent, or without what only a local model could say.
     """
+    if wake is None and model is None and seconds is not None:
+        raise SettingError("wake_seconds without a wake word; expected wake or wake_model beside it")
     if not isinstance(wake, Wake):
         return wake, seconds
     if wake.model is not None:
@@ -197,4 +209,6 @@ def _listed(name: str, words: Collection[str] | None) -> str | None:
     if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
         example = shown(words if isinstance(words, str) else "yes")
         raise SettingError(f"{name}={shown(words)}; expected a set or a list of words, such as {{{example}}}")
+    if joined := [word for word in words if "," in word]:
+        raise SettingError(f"{name}: {shown(joined[0])}; expected words one by one, without a comma")
     return ",".join(words)

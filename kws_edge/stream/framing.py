@@ -110,8 +110,7 @@ class HopStream:
 
         Raises SettingError for less than 0.
         """
-        if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or not 0 <= samples < 2**53:
-            raise SettingError(f"a gap of {shortened(repr(samples))} samples; expected a whole number, 0 or more")
+        check_gap(samples)
         self.position += int(samples)
         self._restart()
 
@@ -192,6 +191,12 @@ class _Tail:
     def last(self, n: int) -> npt.NDArray[Any]:
         """The last n rows, at most as many as are kept."""
         return self.rows[self.end - n : self.end]
+
+
+def check_gap(samples: int) -> None:
+    """Raise SettingError unless it is a number of samples that can have been lost."""
+    if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or not 0 <= samples < 2**53:
+        raise SettingError(f"a gap of {shortened(repr(samples))} samples; expected a whole number, 0 or more")
 
 
 def check_hop(hop: float, front_end: FrontEnd) -> int:

@@ -177,7 +177,7 @@ class Spotter:
         >>> events[0].label, rate
         ('yes', 16000)
         """
-        samples = _checked(samples)
+        samples = as_samples(samples)
         wakes: deque[Event] = deque()
         if isinstance(self._wake, Spotter):
             wakes.extend(event for event in self._wake.push(samples) if event.label is not None)
@@ -326,7 +326,8 @@ def _source_for(given: object) -> str:
     return "an AudioSource, such as WavFile(path), StandardInput() or Microphone()"
 
 
-def _checked(samples: Samples) -> F32:
+def as_samples(samples: Samples) -> F32:
+    """What `Spotter.push` takes, as float32 [n]; errors are those of it."""
     if isinstance(samples, bytes | bytearray | memoryview):
         data = bytes(samples)
         if len(data) % 2:

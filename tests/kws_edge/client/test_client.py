@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import itertools
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -333,7 +334,181 @@ def test_what_gives_no_blocks_is_refused_with_what_does(client: Client, server: 
             listen()
 
 
+@pytest.mark.parametrize(
+    "as_what",
+    [
+        lambda samples: samples,
+        lambda samples: samples.tobytes(),
+        lambda samples: samples / 32768,
+        lambda samples: (samples / 32768).astype(np.float16),
+        lambda samples: (samples / 32768).astype(">f4"),
+    ],
+    ids=["int16", "bytes", "float64", "float16", "big-endian"],
+)
+def test_blocks_hold_samples_as_a_spotter_takes_them(
+    client: Client, model: KeywordModel, as_what: Callable[[np.ndarray], Any]
+) -> None:
+    block = Block(as_what(speech()), dropped=np.int64(800))  # type: ignore[arg-type]
+    spotter = Spotter(model)
+    spotter.gap(block.dropped)
+    expected = [*spotter.push(block.samples), *spotter.finish()]
+    assert [event.label for event in client.listen([block])] == [event.label for event in expected]
+
+
+@pytest.mark.parametrize(
+    ("block", "error", "said"),
+    [
+        (Block(np.zeros((1600, 2), np.float32)), AudioError, r"samples float32 \[1600, 2\]"),
+        (Block(np.zeros(1600, np.complex64)), AudioError, "samples complex64"),  # type: ignore[arg-type]
+        (Block([0.0] * 1600), AudioError, "samples of type list"),  # type: ignore[arg-type]
+        (Block(np.zeros(1600, np.float32), dropped=-1), SettingError, "a gap of -1 samples"),
+        (Block(np.zeros(1600, np.float32), dropped=0.5), SettingError, "a gap of 0.5 samples"),  # type: ignore[arg-type]
+    ],
+    ids=["two channels", "complex", "list", "less than no loss", "half a sample"],
+)
+def test_blocks_of_something_else_are_refused_as_by_a_spotter(
+    client: Client, block: Block, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        list(client.listen([block]))
+
+
+def test_a_loss_of_hours_is_passed_on(client: Client, model: KeywordModel) -> None:
+    dropped = 3 * 3600 * 16_000 + 5
+    first, *_ = client.listen([Block(speech().astype(np.float32) / 32768, dropped)], abstentions="none")
+    assert first.time > dropped / 16_000
+    assert first.label == "high"
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), TimeoutError("mine")], ids=["full", "late"])
+def test_an_error_of_whoever_watches_is_its_own(server: httpx.Client, kind: str, error: Exception) -> None:
+    def watch(_: object) -> None:
+        raise error
+
+    async def run() -> None:
+        async with AsyncClient(str(server.base_url)) as client:
+            [event async for event in client.listen([], watch=watch)]
+
+    with Client(str(server.base_url)) as client, pytest.raises(type(error)) as raised:
+        asyncio.run(run()) if kind == "asyncio" else list(client.listen([], watch=watch))
+    assert raised.value is error
+
+
+def test_an_asynchronous_generator_is_closed_when_the_iteration_is_given_up(server: httpx.Client) -> None:
+    closed = False
+
+    async def source() -> AsyncIterator[Block]:
+        nonlocal closed
+        try:
+            for block in blocks(speech()):
+                yield block
+            await asyncio.sleep(PATIENT)
+        finally:
+            closed = True
+
+    async def run() -> None:
+        kept = source()  # so that it is not collected instead
+        async with AsyncClient(str(server.base_url)) as client:
+            events = client.listen(kept)
+            assert (await anext(aiter(events))).label == "high"
+            await events.aclose()  # type: ignore[attr-defined]
+        assert closed
+
+    asyncio.run(run())
+
+
 # Errors
+
+
+def test_a_pipe_is_refused_and_not_waited_for(client: Client, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path(os.devnull)):
+        with pytest.raises(AudioError, match="a directory, pipe or device; expected a readable file"):
+            client.classify(path)
+
+
+def test_a_file_that_no_server_takes_is_refused_unread(client: Client, tmp_path: Path) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(AudioError, match="large: 1048576 MiB; expected up to 1024"):
+        client.classify(tmp_path / "large")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "text"])
+def test_a_file_object_that_is_of_another_kind_is_an_audio_error(client: Client, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "clip.wav").write_bytes(wav(tone(TONES["mid"])))
+    reading, writing = os.pipe()
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe, (tmp_path / "clip.wav").open(encoding="utf-8") as text:
+        source: Any = pipe if kind == "pipe" else text
+        with pytest.raises(AudioError, match=r"file object: .*; expected a seekable binary file, or its bytes"):
+            client.classify(source)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": float("inf")}, {"timeout": None},
+        {"timeout": "30"}, {"patience": -1}, {"patience": float("nan")}, {"patience": None}, {"key": b"0123456789abc"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_time_or_key_that_is_none_is_refused(given: dict[str, Any]) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(SettingError, match=r"expected a number of seconds|the API key"):
+            kind("http://127.0.0.1:9", **given)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://127.0.0.1:0", "ftp://user:secret@h", 5, None])
+def test_an_address_that_is_none_is_refused(url: Any) -> None:
+    with pytest.raises(SettingError, match="expected http://HOST:PORT or https://HOST") as refused:
+        Client(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_name_and_password_in_an_address_are_for_what_is_before_the_server(path: Path) -> None:
+    with live_server(path, api_keys=(KEY,)) as server:
+        url = str(server.base_url).replace("//", "//me:a%20secret@").rstrip("/")
+        with Client(url, key=KEY) as client:
+            assert client.models()[0]["name"] == "tiny"
+            assert [event.label for event in client.listen(blocks(speech()), abstentions="none")] == ["high", "low"]
+            assert client._address.headers["Authorization"] == "Basic bWU6YSBzZWNyZXQ="
+    with taken_port() as port, Client(f"http://me:secret@127.0.0.1:{port}") as client:
+        for call in (client.models, lambda: list(client.listen([]))):
+            with pytest.raises(ServerError, match=f"^http://127.0.0.1:{port}: ") as refused:
+                call()
+            assert "secret" not in str(refused.value)
+
+
+def test_requests_and_streams_trust_the_same_certificates() -> None:
+    address = Client("https://127.0.0.1:9")._address
+    assert address.http_options()["verify"] is address.stream_options({})["ssl"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "\ud800", None, 5])
+def test_what_can_be_no_name_of_a_model_is_refused(client: Client, name: Any) -> None:
+    with pytest.raises(SettingError, match=r"model .*; expected a name, as one of models\(\)"):
+        client.model(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"words": {"\udcff"}}, r"words='\\udcff'; expected a text of Unicode"),
+        ({"model": "\udcff"}, r"model='\\udcff'; expected a text of Unicode"),
+        ({"words": {"high,low"}}, "words: 'high,low'; expected words one by one"),
+        ({"wake": ["low", "high,mid"]}, "wake: 'high,mid'; expected words one by one"),
+        ({"wake_seconds": 5}, "wake_seconds without a wake word"),
+    ],
+    ids=["words", "model", "two words in one", "two wake words in one", "seconds of nothing"],
+)
+def test_what_no_stream_can_be_asked_is_refused(client: Client, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        list(client.listen([], **given))
+    if "model" in given:
+        with pytest.raises(SettingError, match=said):
+            client.classify(b"", **given)
 
 
 @pytest.mark.parametrize(
