@@ -32,11 +32,8 @@ waits longer for the threads that decode, and fewer clips a second are answered 
 _STREAMS_END, _CLOSE_ANSWERED = 2.0, 0.2
 """Seconds for streams to be told that the server stops, and for their clients to answer the close."""
 
-_DRAIN_STEP: Final = 0.05
-"""Seconds between two looks whether to stop at once."""
-
-_TICKS: Final = 10
-"""uvicorn's ticks, of a tenth of a second, between two sweeps."""
+_TICK, _TICKS = 0.1, 10
+"""Seconds of uvicorn's ticks, and how many of them there are between two sweeps."""
 
 _OTHER_FILES: Final = 128
 """File descriptors that are no connections: models, logs, pipes, the page's files."""
@@ -110,9 +107,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """What is to be done again and again; whether to stop."""
         if counter % _TICKS == 0:
-            self.connections.sweep()
-            self._service.pool.end_late_decoders()
-            self._watch_files()
+            self._look_after()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -120,12 +115,19 @@ class Server(uvicorn.Server):
         self._service.draining = True
         drained = time.monotonic() + self._drain
         while time.monotonic() < drained and not self.force_exit:  # which a second Ctrl-C sets
-            await asyncio.sleep(_DRAIN_STEP)
+            await asyncio.sleep(_TICK)
+            self._look_after()  # as for all that time there are no ticks
         self._service.stopping.set()
         if self._service.open_streams:
             await asyncio.wait(self._service.open_streams, timeout=_STREAMS_END)
             await asyncio.sleep(_CLOSE_ANSWERED)
         await super().shutdown(sockets)
+
+    def _look_after(self) -> None:
+        """End what has had its time, and say what is lacking."""
+        self.connections.sweep()
+        self._service.pool.end_late_decoders()
+        self._watch_files()
 
     def _watch_files(self) -> None:
         """Say where no more connections can be accepted, of which the event loop says nothing."""

@@ -57,6 +57,18 @@ def _check_origin(origin: str) -> str:
     return origin
 
 
+def _check_host(name: str) -> str:
+    """As it can be compared with a Host header, whose port does not count."""
+    if name != "*" and not re.fullmatch(
+        r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|[0-9a-fA-F:.]+:[0-9a-fA-F:.]+", name
+    ):
+        raise ValueError(
+            f"{name!r}; expected a name as browsers send it, kws.example.org or xn--mnchen-3ya.de, without a scheme or "
+            "port, *.example.org for its subdomains, or * for any"
+        )
+    return name
+
+
 def _check_proxy(address: str) -> str:
     try:
         if address != "*":
@@ -76,6 +88,7 @@ def _check_runtime(folder: Path) -> Path:
     return folder
 
 
+Hosts = Annotated[tuple[Annotated[str, AfterValidator(_check_host)], ...], NoDecode, BeforeValidator(_split)]
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Origins = Annotated[tuple[Annotated[str, AfterValidator(_check_origin)], ...], NoDecode, BeforeValidator(_split)]
 Proxies = Annotated[tuple[Annotated[str, AfterValidator(_check_proxy)], ...], NoDecode, BeforeValidator(_split)]
@@ -156,11 +169,11 @@ class ServerSettings(BaseSettings):
     idle_timeout: Seconds = Field(30, gt=0, le=3600, description="Close a stream after this time without audio.")
 
     client_rate: float = Field(
-        0, ge=0, description="Average requests per second that one client may make; 0 for no limit."
+        0, ge=0, le=1_000_000, description="Average requests per second that one client may make; 0 for no limit."
     )
     client_burst: int = Field(20, ge=1, description="Requests that one client may make at once beyond that rate.")
     api_keys: Keys = Field((), description="Keys of which a caller must give one. None: no key is needed.")
-    allowed_hosts: Texts = Field(
+    allowed_hosts: Hosts = Field(
         (),
         description="Host names of this server, besides IP addresses, localhost and the machine's own name; "
         "*.example.org for subdomains, * for any.",

@@ -19,6 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.resample import MAX_RATE, MIN_RATE
+from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.score import StreamScore
 from kws_edge.server.http.problems import ProblemError, about, refuse_repeated
@@ -88,10 +89,13 @@ class StreamSession:
             waking = model if p.wake_model is None else service.model(p.wake_model)
         words, wake_words = _listed(p.words), _listed(p.wake)
         _check(p, model, words)
-        with about("wake"):
-            chosen_labels(wake_words, waking.labels)
         wake = None
         if p.wake is not None or p.wake_model is not None:
+            with about("wake"):
+                chosen_labels(wake_words, waking.labels)
+            if waking is not model:
+                with about("wake_model"):  # it may have no thresholds
+                    StreamSettings.of(waking.metadata)
             wake = Wake(wake_words, p.wake_seconds, waking)
         with about("model"):  # where its file's own settings are wrong: all else was checked
             self.spotter = Spotter(
@@ -162,6 +166,7 @@ class StreamSession:
                 if not 0 <= samples <= _MAX_GAP * rate:
                     said = f"a gap of {shortened(str(samples))}; expected 0 to {_MAX_GAP * rate} samples"
                     raise ProblemError("invalid-parameter", said)
+                await self._push(self._pcm.flush)  # what the resampler holds came before the loss
                 self.spotter.gap(round(samples * SAMPLE_RATE / rate))
                 self._pcm.reset()
             case _:
@@ -240,7 +245,10 @@ def _command(text: str) -> Any:
 
 
 def _check(p: StreamParameters, model: KeywordModel, words: list[str] | None) -> None:
-    """Raise a ProblemError that names the parameter which the model cannot fulfil."""
+    """Raise a ProblemError that names the parameter which the model cannot fulfil, or which says nothing here."""
+    if "wake_seconds" in p.model_fields_set and p.wake is None and p.wake_model is None:
+        with about("wake_seconds"):
+            raise SettingError("wake_seconds without a wake word; expected wake or wake_model beside it")
     with about("words"):
         chosen_labels(words, model.labels)
     with about("hop"):

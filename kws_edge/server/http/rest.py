@@ -22,7 +22,7 @@ from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.server.http import schemas
 from kws_edge.server.http.limits import read_chunks, read_files, read_form
 from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, about, refuse_repeated
-from kws_edge.server.http.wording import TARGET
+from kws_edge.server.http.wording import CHANNELS, TARGET
 from kws_edge.server.inference import ClipAnswer, ClipOutcome, ClipRequest
 from kws_edge.server.service import Service, installed_version
 from kws_edge.stream.framing import window_seconds
@@ -110,6 +110,7 @@ class ClipParameters(BaseModel):
     score: Annotated[Score | None, Field(description="Uncertainty that decides  [default: the model's choice]")] = None
     channel: Annotated[
         str | None,
+        CHANNELS,
         Field(
             pattern="^(mix|[1-9][0-9]?)$",
             description="One of several channels, from 1, or `mix` for their average  [default: their average, or the "

@@ -19,8 +19,9 @@ TARGET: Final = (
 """What makes a float field a target, as `Annotated[float, *TARGET]`: 0.995, 99.5 or 99.5 %."""
 
 BYTES: Final = "bytes"
-"""A note, as `Annotated[int, BYTES]`, which is told with what the field takes; as is SECONDS."""
+"""A note, as `Annotated[int, BYTES]`, which is told with what the field takes; as is SECONDS. Of a text it is all."""
 SECONDS: Final = "seconds"
+CHANNELS: Final = "a number from 1 to 99, or mix"
 
 
 def wrong(error: ErrorDetails, fields: Mapping[str, FieldInfo], what: str) -> str:
@@ -43,9 +44,11 @@ def _takes(field: FieldInfo) -> str | None:
     if kind is bool:
         return "true or false"
     limits = {name: getattr(m, name) for m in field.metadata for name in ("ge", "gt", "le", "lt") if hasattr(m, name)}
+    notes = [m for m in field.metadata if isinstance(m, str)]
     if kind in _NUMBERS:
-        notes = [m for m in field.metadata if isinstance(m, str)]
         return " ".join([_NUMBERS[kind], *_range(**limits), *(f"({note})" for note in notes)])
+    if kind is str and notes:
+        return notes[0]
     most = next((m.max_length for m in field.metadata if hasattr(m, "max_length")), None)
     return f"up to {most} characters" if kind is str and most else None
 

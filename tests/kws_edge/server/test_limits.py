@@ -1,5 +1,6 @@
 """The server's limits: what is over them is refused early, with a reason, and never holds up the rest."""
 
+import asyncio
 import json
 import os
 import re
@@ -35,6 +36,7 @@ from kws_edge.cli import main
 from kws_edge.errors import SettingError
 from kws_edge.server.http.limits import Places, RateLimiter
 from kws_edge.server.http.problems import CODES, ProblemError
+from kws_edge.server.serving import Server
 from kws_edge.server.settings import OTHER_VARIABLES, ServerSettings, mistyped_variables
 
 CLIP = wav(tone(TONES["mid"]))
@@ -512,7 +514,15 @@ def test_settings_come_from_the_environment_and_what_is_given_outranks_it(monkey
         ({"no_such": 1}, "--no-such / KWS_EDGE_NO_SUCH: no such setting"),
         ({"api_keys": "short"}, "^KWS_EDGE_API_KEYS: expected a key of 16 to 256"),
         ({"idle_timeout": float("nan")}, r"--idle-timeout .*: nan; expected a number above 0 up to 3600 \(seconds\)$"),
-        ({"client_rate": "-1"}, "--client-rate .*: '-1'; expected a number of 0 or more$"),
+        ({"client_rate": "-1"}, "--client-rate .*: '-1'; expected a number from 0 to 1000000$"),
+        ({"client_rate": "inf"}, "--client-rate .*: 'inf'; expected a number from 0 to 1000000$"),
+        ({"allowed_hosts": "kws.example.org:8443"}, "--allowed-hosts .*: 'kws.example.org:8443'; expected a name"),
+        (
+            {"allowed_hosts": "https://kws.example.org"},
+            "--allowed-hosts .*: 'https://kws.example.org'; expected a name",
+        ),
+        ({"allowed_hosts": "a.example, münchen.de"}, "--allowed-hosts .*: 'münchen.de'; expected a name"),
+        ({"allowed_hosts": "*example.org"}, r"--allowed-hosts .*: '\*example.org'; expected a name"),
         ({"strict": "perhaps"}, "--strict .*: 'perhaps'; expected true or false$"),
         ({"log_level": "loud"}, "--log-level .*: 'loud'; expected one of debug, info, warning, error$"),
         ({"workers": "9" * 200}, "--workers .*…; expected"),
@@ -672,6 +682,17 @@ def test_while_it_drains_it_is_not_ready_and_answers_all_the_same(path: Path) ->
                 assert json.loads(another.recv())["type"] == "hello"
     finally:
         server.process.kill()
+
+
+def test_while_it_drains_what_has_had_its_time_is_ended_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(ServerSettings.load(models=(str(path),), drain_seconds=0.5))
+    ended: list[str] = []
+    monkeypatch.setattr(server.connections, "sweep", lambda: ended.append("connections"))
+    monkeypatch.setattr(server._service.pool, "end_late_decoders", lambda: ended.append("decoders"))
+    monkeypatch.setattr("uvicorn.Server.shutdown", lambda *_: asyncio.sleep(0))
+    asyncio.run(server.shutdown())
+    server._service.pool.close()
+    assert {"connections", "decoders"} <= set(ended)
 
 
 def test_when_it_has_drained_its_streams_are_told_and_it_ends(path: Path) -> None:

@@ -266,6 +266,8 @@ def test_silence_is_an_abstention_not_an_error(server: httpx.Client) -> None:
         ({"target": "high"}, "target=high; expected an accuracy such as 99.5 %"),
         ({"score": "both"}, "score: 'both'; expected one of entropy, vacuity"),
         ({"model": "m" * 201}, "expected up to 200 characters"),
+        ({"channel": "0"}, "channel: '0'; expected a number from 1 to 99, or mix"),
+        ({"channel": "left"}, "channel: 'left'; expected a number from 1 to 99, or mix"),
     ],
 )
 @pytest.mark.parametrize("route", ["/v1/classify", "/v1/classify/batch"])

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import soxr
 from live_server import KEY, PATIENT, ServerProcess, live_server, wait_for
 from made_audio import speech
 from problems import problem
-from tiny_model import LABELS
+from tiny_model import LABELS, METADATA, save
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -229,6 +230,17 @@ def test_a_gap_moves_the_clock(server: httpx.Client) -> None:
     assert end["time"] == pytest.approx(11, abs=0.01)
 
 
+@pytest.mark.parametrize("rate", [8000, 44_100, 48_000])
+def test_what_came_before_a_gap_is_heard_and_takes_its_time_at_any_rate(server: httpx.Client, rate: int) -> None:
+    tenth = bytes(2 * (rate // 10))
+    with stream(server, rate=rate) as ws:
+        for _ in range(20):
+            ws.send(tenth)
+            send(ws, type="gap", samples=rate // 10)
+        send(ws, type="finish")
+        assert rest(ws)[-1]["time"] == pytest.approx(20 * 0.2 + 1, abs=0.005)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -261,6 +273,7 @@ def test_a_gap_that_cannot_be_is_refused(server: httpx.Client, samples: int) -> 
         ({"words": "foo"}, "words"),
         ({"wake": "foo"}, "wake"),
         ({"wake": "foo", "wake_model": "tiny"}, "wake"),
+        ({"wake_seconds": "5"}, "wake_seconds"),
         ({"hop": "0.015"}, "hop"),
         ({"hop": "7"}, "hop"),
         ({"target": "2"}, "target"),
@@ -273,6 +286,13 @@ def test_errors_name_the_parameter_that_is_wrong(server: httpx.Client, parameter
         *_, error = rest(ws)
     assert error["problem"]["type"] == "urn:kws-edge:problem:invalid-parameter"
     assert [e["parameter"] for e in error["problem"]["errors"]] == [wrong]
+
+
+def test_a_wake_model_without_thresholds_is_the_parameter_that_is_wrong(path: Path, tmp_path: Path) -> None:
+    bare = save(tmp_path, "bare", metadata=replace(METADATA, name="bare", thresholds={}, calibration={}))
+    with live_server(path, bare) as server, stream(server, wake_model="bare") as ws:
+        *_, error = rest(ws)
+    assert [e["parameter"] for e in error["problem"]["errors"]] == ["wake_model"]
 
 
 @pytest.mark.parametrize(
