@@ -16,6 +16,7 @@ const STATES = {
 
 const OFF = "The microphone is off.";
 const WAKE_SECONDS = 4; // in which commands count
+const SLOW_FOR = 4000; // ms for which a server is slow that says so; it says it every 2 s
 
 let known = []; // what the server has
 let showBars = () => {};
@@ -80,9 +81,8 @@ async function start() {
   $("microphone").disabled = true;
   const opened = {};
   let thresholds = {};
-  const chosen = where() === local ? "" : $("wake").value;
-  const wake = chosen && { ...JSON.parse(chosen), wake_seconds: WAKE_SECONDS };
   let woken = -Infinity; // stream time
+  let behind = null; // when the server last said that it is, ms
   const end = (why) => {
     if (session !== opened) return;
     stop();
@@ -90,6 +90,8 @@ async function start() {
   };
   try {
     opened.microphone = await Microphone.open((chunk) => opened.stream?.send(chunk), end);
+    const chosen = where() === local ? "" : $("wake").value; // now, as it may have changed while permission was asked for
+    const wake = chosen && { ...JSON.parse(chosen), wake_seconds: WAKE_SECONDS };
     opened.stream = new (where().Stream)($("model").value, (message) => {
       if (message.type === "hello") thresholds = message.thresholds;
       if (message.type === "event") view.heard(message, model().labels);
@@ -98,12 +100,19 @@ async function start() {
       if (message.type === "hop" && wake && message.state !== "losses") {
         view.state(message.time <= woken + WAKE_SECONDS ? "Awake: say a command." : `Waiting for "${wake.wake}".`);
       }
-      if (message.type === "slow") view.problem(`The server is ${message.lag.toFixed(0)} s behind.`);
+      if (message.type === "slow") {
+        behind = performance.now();
+        view.problem(`The server is ${message.lag.toFixed(0)} s behind.`);
+      } else if (behind !== null && performance.now() - behind > SLOW_FOR) {
+        behind = null;
+        view.problem("");
+      }
     }, end, wake || {});
     session = opened;
     view.listening(true);
     view.state("Connecting.");
   } catch (error) {
+    opened.microphone?.close();
     fail(error);
   } finally {
     $("microphone").disabled = false;

@@ -49,8 +49,10 @@ async function run({ ort, session, about }, windows) {
   }));
 }
 
-function thresholdOf({ thresholds, score }) {
-  return (thresholds[score].find(({ target }) => target === TARGET) ?? thresholds[score][0]).threshold;
+function thresholdOf({ name, thresholds, score }) {
+  const point = thresholds[score]?.find(({ target }) => target === TARGET);
+  if (!point) throw new Error(`model ${name}: no threshold for score '${score}' at target ${TARGET}`);
+  return point.threshold;
 }
 
 // Whether a clip is one window, or a recording of several.
@@ -105,7 +107,8 @@ function meanOf(outputs) {
 export async function classify(file, name) {
   const used = await model(name);
   const { about } = used;
-  const samples = await decode(file);
+  const ofClips = thresholdOf(about);
+  const { samples, warnings } = await decode(file);
   if (samples.length < about.front_end.window) throw new Error(`${file.name}: too short`);
   const K = about.labels.length;
   const nothing = { p: Array(K).fill(1 / K), alpha: Array(K).fill(1), entropy: 1, vacuity: 1 };
@@ -121,7 +124,7 @@ export async function classify(file, name) {
       outputs.set(batch[j], { ...output, p: output.alpha.map((a) => a / sum) });
     });
   }
-  const { n, threshold } = isShort ? { n: 1, threshold: thresholdOf(about) } : ofFiles(about);
+  const { n, threshold } = isShort ? { n: 1, threshold: ofClips } : ofFiles(about);
   const past = Array(n).fill(nothing);
   let best = { window: windows[0], guess: null, reason: "silence", ...nothing };
   windows.forEach((window, i) => {
@@ -149,7 +152,7 @@ export async function classify(file, name) {
     start: Math.max(0, window.start - shift) / RATE,
     end: Math.min(samples.length, window.start + window.samples.length - shift) / RATE,
     seconds: samples.length / RATE,
-    warnings: [],
+    warnings,
   };
 }
 

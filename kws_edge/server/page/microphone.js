@@ -17,17 +17,26 @@ export class Microphone {
     }
     const microphone = new Microphone();
     microphone.stream = stream;
-    microphone.context = new AudioContext();
-    await microphone.context.audioWorklet.addModule(new URL("capture-worklet.js", import.meta.url));
-    const capture = new AudioWorkletNode(microphone.context, "capture", { numberOfOutputs: 0 });
-    capture.port.onmessage = ({ data }) => onChunk(data);
-    microphone.context.createMediaStreamSource(stream).connect(capture);
+    try {
+      await microphone.capture(onChunk);
+    } catch (error) {
+      microphone.close(); // or it would stay on, and nobody could turn it off
+      throw error;
+    }
     stream.getAudioTracks()[0].addEventListener("ended", () => onEnd("The microphone went away."));
     return microphone;
   }
 
+  async capture(onChunk) {
+    this.context = new AudioContext();
+    await this.context.audioWorklet.addModule(new URL("capture-worklet.js", import.meta.url));
+    const capture = new AudioWorkletNode(this.context, "capture", { numberOfOutputs: 0 });
+    capture.port.onmessage = ({ data }) => onChunk(data);
+    this.context.createMediaStreamSource(this.stream).connect(capture);
+  }
+
   close() {
     for (const track of this.stream.getTracks()) track.stop();
-    return this.context.close();
+    this.context?.close();
   }
 }

@@ -1,5 +1,7 @@
 // The server's API, as README and /openapi.json describe it.
 
+const MOST_EARLY = 100; // chunks; 10 s
+
 let key = "";
 
 export class Problem extends Error {
@@ -10,13 +12,25 @@ export class Problem extends Error {
 }
 
 export function useKey(text) {
-  key = text;
+  key = text.trim(); // or a WebSocket would not take what came along as it was pasted
 }
 
 async function request(path, options = {}) {
-  const response = await fetch(path, { ...options, headers: key ? { Authorization: `Bearer ${key}` } : {} });
-  if (!response.ok) throw new Problem(await response.json());
+  const response = await fetch(path, { ...options, headers: key ? { Authorization: `Bearer ${key}` } : {} }).catch(() => {
+    throw new Error("The server cannot be reached.");
+  });
+  if (!response.ok) throw await refusal(response);
   return response;
+}
+
+// The error that an answer is; what stands before the server, as a proxy, has no problem details.
+async function refusal(response) {
+  const { status } = response;
+  const problem = await response.json().catch(() => null);
+  if (typeof problem?.type === "string" && typeof problem.detail === "string") return new Problem(problem);
+  if (status === 413) return new Error("Something before the server takes no file of that size.");
+  if (status === 503) return new Error("The server is busy; try again later.");
+  return new Error(`Status ${status} from something before the server.`);
 }
 
 async function call(path, options) {
@@ -51,7 +65,8 @@ export class Stream {
     this.socket = new WebSocket(url, key ? ["kws-edge", `kws-edge.key.${key}`] : ["kws-edge"]);
     this.closing = false;
     this.early = []; // chunks that came before the connection was there
-    this.socket.onopen = () => this.early.splice(0).forEach((chunk) => this.send(chunk));
+    this.lost = 0; // samples that were left out
+    this.socket.onopen = () => this.early.splice(0).forEach((chunk) => this.socket.send(chunk));
     let said = "";
     this.socket.onmessage = ({ data }) => {
       const message = JSON.parse(data);
@@ -66,12 +81,16 @@ export class Stream {
 
   // Sends a chunk; where the network is too slow, it is left out and the server told of the gap.
   send(chunk) {
-    if (this.socket.readyState === WebSocket.CONNECTING && this.early.length < 100) this.early.push(chunk);
-    if (this.socket.readyState !== WebSocket.OPEN) return;
-    if (this.socket.bufferedAmount > 20 * chunk.byteLength) {
-      this.lost = (this.lost ?? 0) + chunk.byteLength / 2;
+    const connecting = this.socket.readyState === WebSocket.CONNECTING;
+    if (connecting && this.early.length < MOST_EARLY) {
+      this.early.push(chunk);
       return;
     }
+    if (connecting || this.socket.bufferedAmount > 20 * chunk.byteLength) {
+      this.lost += chunk.byteLength / 2;
+      return;
+    }
+    if (this.socket.readyState !== WebSocket.OPEN) return;
     if (this.lost) this.socket.send(JSON.stringify({ type: "gap", samples: this.lost }));
     this.lost = 0;
     this.socket.send(chunk);

@@ -151,6 +151,49 @@ def test_a_microphone_that_cannot_be_had_is_explained(page: Page, break_it: str,
     assert page.text("#microphone") == "Start listening"
 
 
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        "WebSocket = class { constructor() { throw new Error('it cannot be') } }",
+        "AudioWorklet.prototype.addModule = async () => { throw new Error('it cannot be') }",
+    ],
+    ids=["no stream", "no worklet"],
+)
+def test_a_microphone_that_is_of_no_use_is_turned_off_again(page: Page, break_it: str) -> None:
+    page.js(
+        f"""{{ {break_it}; const open = {GET_USER_MEDIA}.bind(navigator.mediaDevices);
+        {GET_USER_MEDIA} = async (what) => (window.opened = await open(what)); }}"""
+    )
+    page.js(CLICK)
+    page.wait("!document.querySelector('#problem').hidden")
+    assert page.text("#problem") == "it cannot be"
+    assert page.js("opened.getTracks().map((track) => track.readyState)") == ["ended"]
+
+
+def test_that_the_server_is_behind_is_said_for_as_long_as_it_is(page: Page) -> None:
+    page.js(
+        """window.WebSocket = class {
+            constructor() { window.fake = this; this.readyState = 1; this.bufferedAmount = 0; }
+            send() {}
+            close() {}
+            say(message) { this.onmessage({ data: JSON.stringify(message) }); }
+        }; WebSocket.CONNECTING = 0; WebSocket.OPEN = 1"""
+    )
+    page.js(CLICK)
+    page.wait("window.fake?.onmessage")
+    page.wait("document.querySelector('#state').innerText === 'Connecting.'")
+    page.js("fake.say({ type: 'hello', thresholds: {} })")
+    page.js("fake.say({ type: 'slow', lag: 3.2 })")
+    hop = {"type": "hop", "time": 1, "state": "silence", "level": -60, "probability": [0.2, 0.3, 0.5]}
+    say = f"fake.say({json.dumps({**hop, 'entropy': 1, 'vacuity': 1})})"
+    page.js(say)
+    assert page.text("#problem") == "The server is 3 s behind."
+    page.js("{ const now = performance.now() + 5000; performance.now = () => now; }")
+    page.js(say)
+    assert page.js("document.querySelector('#problem').hidden")
+    page.js(CLICK)
+
+
 def test_a_server_that_goes_away_is_said(path: Path, browser: Page) -> None:
     with live_server(path) as server:
         browser.open(str(server.base_url))
@@ -404,7 +447,7 @@ def test_a_file_gets_the_same_answer_in_both_modes(in_browser: httpx.Client, bro
                 return local.classify(new File([bytes], "clip.wav"), {name!r});"""
             )
         )
-        for field in ("label", "guess", "reason", "score", "threshold"):
+        for field in ("label", "guess", "reason", "score", "threshold", "warnings"):
             assert found[field] == expected[field], kind
         for field in ("start", "end", "seconds", "probability", "entropy", "vacuity"):
             assert found[field] == pytest.approx(expected[field], abs=1e-3), kind
