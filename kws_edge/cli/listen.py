@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
     from kws_edge.audio.sources import AudioSource
     from kws_edge.cli.actions import EventCommand, EventSaver
-    from kws_edge.model.metadata import Metadata
     from kws_edge.stream.spotter import Spotter
 
 
@@ -144,6 +143,7 @@ def listen(
     from kws_edge.cli.listening import run, run_at
     from kws_edge.memory import release_start
     from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.model.metadata import is_wake_model
     from kws_edge.stream.events import local_time
     from kws_edge.stream.spotter import Spotter
     from kws_edge.stream.wake import WAKE_SECONDS, Wake
@@ -160,7 +160,7 @@ def listen(
         "hop": hop,
         "score": score,
         "target": target,
-        "abstentions": abstentions or "words",
+        "abstentions": abstentions or ("words" if verbose else None),
     }
     stream: Spotter | View = View()
     if server is None:
@@ -170,7 +170,7 @@ def listen(
         if wake or wake_model:
             other = KeywordModel.load(wake_model) if wake_model else None
             waking = Wake(wake, WAKE_SECONDS if wake_seconds is None else wake_seconds, other)
-        asked["abstentions"] = abstentions or _told_abstentions(loaded.metadata, verbose=verbose)
+        asked["abstentions"] = asked["abstentions"] or ("none" if is_wake_model(loaded.metadata) else "words")
         stream = Spotter(loaded, clock=local_time, wake=waking, **asked)
         _tell_words(stream, asked=asked["words"] is not None)
     saver = _saver(save_events, save_most) if save_events else None
@@ -208,13 +208,6 @@ def _command(command: str, *, quiet: bool, wait: bool) -> "EventCommand":
     from kws_edge.cli.actions import STANDARD_ERROR, EventCommand
 
     return EventCommand(command, subprocess.DEVNULL if quiet else STANDARD_ERROR, wait=wait)
-
-
-def _told_abstentions(metadata: "Metadata", *, verbose: bool) -> Literal["words", "none"]:
-    """What is told where nothing else is asked for."""
-    from kws_edge.model.metadata import is_wake_model
-
-    return "none" if is_wake_model(metadata) and not verbose else "words"
 
 
 def _tell_words(stream: "Spotter", *, asked: bool) -> None:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kws_edge.cli.remote import View, connected
+from kws_edge.cli.remote import View, connected, is_for_waking
 
 if TYPE_CHECKING:
     from kws_edge.audio.sources import AudioSource, Block
@@ -74,6 +74,8 @@ def run_at(
 
     heard = _Overheard(source, saver, lock) if saver else source
     with connected(url) as client:
+        if asked["abstentions"] is None:
+            asked = {**asked, "abstentions": "none" if is_for_waking(client, asked["model"]) else "words"}
         for event in client.listen(heard, watch=watch if view else None, **asked):
             with lock:
                 _tell([event], display, command, saver)

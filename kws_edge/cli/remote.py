@@ -60,6 +60,20 @@ def served_model(client: "Client", name: str | None) -> dict[str, Any]:
     return found
 
 
+def is_for_waking(client: "Client", name: str | None) -> bool:
+    """Whether a stream of that model, or of the server's default one, is silent about all but its words.
+
+    Raises SettingError where the server has no such model.
+    """
+    from kws_edge.model.metadata import WAKE_WORD
+
+    names = [served_model(client, name)["name"]] if name else [model["name"] for model in client.models()]
+    described = [client.model(each) for each in names]
+    chosen = next((model for model in described if model.get("stream")), described[0])  # as the server chooses
+    training = chosen.get("training")
+    return isinstance(training, dict) and training.get("purpose") == WAKE_WORD
+
+
 def refuse_with_server(ctx: click.Context, *parameters: str) -> None:
     """Refuse options that say how a model runs here."""
     for name in parameters:

@@ -166,10 +166,7 @@ class AsyncClient:
             if sender:
                 sender.cancel()
                 await asyncio.wait({sender})  # it is inside of the source, or of what reads it
-            if hasattr(source, "aclose"):
-                await source.aclose()
-            else:
-                streaming.close(source)
+            await streaming.aclose(source)
 
     async def _ask(self, request: Request[T]) -> T:
         patience = Patience(self._patience)

@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from types import GeneratorType
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Final
 
 from kws_edge.audio.level import SAMPLE_RATE
@@ -128,6 +128,19 @@ def close(source: object) -> None:
             close()
     except ValueError as error:
         if not (isinstance(source, GeneratorType) and str(error) == "generator already executing"):
+            raise
+
+
+async def aclose(source: object) -> None:
+    """The same for one that may be asynchronous; another task that is inside of a generator has to close it."""
+    close_it = getattr(source, "aclose", None)
+    if close_it is None:
+        close(source)
+        return
+    try:
+        await close_it()
+    except RuntimeError as error:
+        if not (isinstance(source, AsyncGeneratorType) and str(error).endswith("is already running")):
             raise
 
 

@@ -51,12 +51,12 @@ def serve(settings: ServerSettings) -> None:
     ------
     ModelError, SettingError, ProviderError : the models cannot be served, or the address cannot be listened on.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # also while models load; uvicorn raises it again at the end
     prepare_process(settings)
     warn_of_mistyped_variables()
     server = Server(settings)
     sock = listen(settings)
     announce(sock, settings)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again once it has stopped
     server.run([sock])
 
 

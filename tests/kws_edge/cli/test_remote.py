@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ import soundfile
 from click.testing import CliRunner, Result
 from listen_sounds import SOUND
 from live_server import KEY, PATIENT, in_thread, live_server, taken_port
-from tiny_model import TONES, save
+from tiny_model import METADATA, TONES, save
 from websockets.sync.client import connect
 
 from kws_edge.cli import main, remote
+from kws_edge.model.metadata import WAKE_WORD
 
 RATE = 16_000
 COMMANDS = [["classify", "words"], ["listen", "--replay", "words.wav", "--fast"]]
@@ -172,6 +174,20 @@ def here(*options: str) -> Result:
 def test_a_recording_gives_the_events_of_the_same_model_here(server: str, options: list[str]) -> None:
     assert replay(server, *options).stdout == here(*options).stdout != ""
     same(replay(server, "--json", *options).stdout, here("--json", *options).stdout)
+
+
+@pytest.mark.parametrize("options", [[], ["--verbose"], ["--abstentions", "all"]], ids=" ".join)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_wake_word_model_is_as_silent_as_here(folder: Path, options: list[str], named: bool) -> None:
+    waking = replace(METADATA, name="waking", training={**METADATA.training, "purpose": WAKE_WORD})
+    model = save(folder, "waking", metadata=waking)
+    found = {}
+    with live_server(model, *([folder / "tiny.onnx"] if named else [])) as client:
+        where = ["--server", str(client.base_url), *(["--model", "waking"] if named else [])]
+        for kind, place in (("here", ["--model", "waking.onnx"]), ("there", where)):
+            found[kind] = run("listen", "--replay", "words.wav", "--fast", "--json", *place, *options).stdout
+    same(found["there"], found["here"])
+    assert ('"label": null' in found["here"]) == bool(options)
 
 
 def test_a_pipe_is_listened_to_at_the_server(server: str) -> None:

@@ -418,6 +418,23 @@ def test_an_asynchronous_generator_is_closed_when_the_iteration_is_given_up(serv
     asyncio.run(run())
 
 
+def test_a_generator_that_another_task_reads_is_left_to_it(server: httpx.Client) -> None:
+    async def source() -> AsyncIterator[Block]:
+        await asyncio.sleep(PATIENT)
+        yield Block(np.zeros(1600, np.float32))
+
+    async def run() -> None:
+        shared = source()
+        async with AsyncClient(str(server.base_url)) as client:
+            reading = asyncio.create_task(anext(shared))  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            with pytest.raises(RuntimeError, match="anext"):
+                [event async for event in client.listen(shared)]
+            reading.cancel()
+
+    asyncio.run(run())
+
+
 # Errors
 
 

@@ -622,6 +622,20 @@ def test_keys_are_not_shown() -> None:
     assert "secret" not in str(refused.value)
 
 
+def test_told_to_stop_while_its_models_load_it_ends_with_status_0() -> None:
+    code = """
+import os, signal, time
+from kws_edge.server import serving
+serving.Server = lambda _: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(60)
+from kws_edge.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve"], capture_output=True, text=True, check=False, timeout=PATIENT
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_request_in_progress_is_answered_after_the_signal_to_stop(path: Path) -> None:
     server = ServerProcess("--models", str(path), "--shutdown-grace", "60", "--max-uploads", "1")
     url = httpx.URL(server.url)

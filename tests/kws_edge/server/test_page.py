@@ -180,7 +180,7 @@ def test_that_the_server_is_behind_is_said_for_as_long_as_it_is(page: Page) -> N
         }; WebSocket.CONNECTING = 0; WebSocket.OPEN = 1"""
     )
     page.js(CLICK)
-    page.wait("window.fake?.onmessage")
+    page.wait("!!window.fake?.onmessage")
     page.wait("document.querySelector('#state').innerText === 'Connecting.'")
     page.js("fake.say({ type: 'hello', thresholds: {} })")
     page.js("fake.say({ type: 'slow', lag: 3.2 })")
