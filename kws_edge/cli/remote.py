@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +69,10 @@ def is_for_waking(client: "Client", name: str | None) -> bool:
     from kws_edge.model.metadata import WAKE_WORD
 
     names = [served_model(client, name)["name"]] if name else [model["name"] for model in client.models()]
-    described = [client.model(each) for each in names]
-    chosen = next((model for model in described if model.get("stream")), described[0])  # as the server chooses
-    training = chosen.get("training")
+    described = (client.model(each) for each in names)
+    first: dict[str, Any] = next(described, {})
+    calibrated = (model for model in chain([first], described) if model.get("stream"))
+    training = next(calibrated, first).get("training")  # of the one that the server chooses
     return isinstance(training, dict) and training.get("purpose") == WAKE_WORD
 
 

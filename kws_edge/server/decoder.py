@@ -80,12 +80,17 @@ class Decoder:
             if text_size > _MOST_TEXT or size > self._most:
                 raise EOFError  # a file has got hold of it, perhaps
             text = json.loads(_exactly(process.stdout, text_size))
-            samples = _exactly(process.stdout, size)
-        except (OSError, EOFError):
+            samples = np.frombuffer(_exactly(process.stdout, size), np.float32)
+            answer = (
+                Audio(samples, text["rate"], text["channels"], tuple(text["warnings"]))
+                if decoded
+                else AudioError(text["error"])
+            )
+        except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError):  # what it says next is no better
             raise self._failed(process, name) from None
-        if not decoded:
-            raise AudioError(text["error"])
-        return Audio(np.frombuffer(samples, np.float32), text["rate"], text["channels"], tuple(text["warnings"]))
+        if isinstance(answer, AudioError):
+            raise answer
+        return answer
 
     def close(self) -> None:
         """End the process."""

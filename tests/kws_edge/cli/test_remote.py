@@ -22,7 +22,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner, Result
 from listen_sounds import SOUND
-from live_server import KEY, PATIENT, in_thread, live_server, taken_port
+from live_server import KEY, PATIENT, answering, in_thread, live_server, taken_port
 from tiny_model import METADATA, TONES, save
 from websockets.sync.client import connect
 
@@ -188,6 +188,11 @@ def test_a_wake_word_model_is_as_silent_as_here(folder: Path, options: list[str]
             found[kind] = run("listen", "--replay", "words.wav", "--fast", "--json", *place, *options).stdout
     same(found["there"], found["here"])
     assert ('"label": null' in found["here"]) == bool(options)
+
+
+def test_a_server_that_has_no_models_is_one_line() -> None:
+    with answering(b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\n{"models": []}') as url:
+        assert url in refused(replay(url))
 
 
 def test_a_pipe_is_listened_to_at_the_server(server: str) -> None:

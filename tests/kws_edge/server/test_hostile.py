@@ -323,6 +323,38 @@ def test_a_decoder_that_a_file_got_hold_of_cannot_fill_the_server(
         decoder.close()
 
 
+@pytest.mark.parametrize(
+    ("decoded", "text", "samples"),
+    [
+        (True, b"{}", b""),
+        (False, b"[]", b""),
+        (True, b"no JSON", b""),
+        (True, b"[" * 100_000, b""),
+        (True, b'{"rate": 1, "channels": 1, "warnings": 1}', b""),
+        (True, b'{"rate": 1, "channels": 1, "warnings": []}', b"abc"),
+    ],
+    ids=["no rate", "no error", "no JSON", "endless nesting", "no warnings", "half a sample"],
+)
+def test_a_decoder_that_says_something_else_is_ended_as_one_that_died(
+    decoded: bool, text: bytes, samples: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "said").write_bytes(struct.pack("<?IQ", decoded, len(text), len(samples)) + text + samples)
+    start = subprocess.Popen
+    monkeypatch.setattr(
+        "kws_edge.server.decoder.subprocess.Popen",
+        lambda _, **options: start(["sh", "-c", f"cat {tmp_path / 'said'}; exec cat > /dev/null"], **options),
+    )
+    decoder = a_decoder()
+    process = decoder._process
+    try:
+        with pytest.raises(AudioError, match=r"a\.wav: its decoder failed"):
+            decoder.load(CLIP, "a.wav")
+        assert process
+        assert process.poll() is not None
+    finally:
+        decoder.close()
+
+
 def test_a_decoder_can_open_no_file_and_knows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KWS_EDGE_API_KEYS", "a-key-that-is-secret")
     decoder = Decoder(max_seconds=60, max_samples=2**24, max_body=2**23, timeout=10)
