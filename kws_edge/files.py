@@ -1,10 +1,11 @@
 """Write files atomically, and read files that may be damaged or have no end."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +66,15 @@ def add_file(path_of: Callable[[int], Path], number: int, content: bytes) -> Pat
             path.unlink(missing_ok=True)
             raise
         return path
+
+
+def make_blocking(stream: IO[bytes]) -> None:
+    """Have reading wait for what comes, in a pipe that whoever opened it made to say at once that there is nothing.
+
+    That nothing would be taken for the end.
+    """
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # no file of the system, as a BytesIO
+        os.set_blocking(stream.fileno(), True)
 
 
 def read_text(path: Path) -> str:

@@ -8,9 +8,11 @@ from kws_edge.files import replace_file
 
 
 def check_name(path: Path) -> None:
-    """Raise SettingError where the file is not to be an SVG."""
+    """Raise SettingError where the file is not to be an SVG, or there is no folder for it."""
     if path.suffix.lower() != ".svg":
         raise SettingError(f"cannot draw {path}; expected a name that ends in .svg")
+    if not path.parent.is_dir():
+        raise SettingError(f"cannot draw {path}; expected a folder that is there")
 
 
 def write(path: Path, width: int, height: int, parts: Sequence[str]) -> None:

@@ -107,7 +107,7 @@ def open_source(
     if rate is not None:
         raise SettingError(f"rate={rate} for a file, which has its own; expected a rate only with an array")
     if isinstance(source, bytes | bytearray | memoryview):
-        yield _of_file(io.BytesIO(source), "bytes", max_seconds, max_samples)
+        yield _of_file(io.BytesIO(bytes(source)), "bytes", max_seconds, max_samples)
     elif isinstance(source, str | os.PathLike):
         with open_path(source) as file:
             yield _of_file(file, os.fspath(source), max_seconds, max_samples)

@@ -25,6 +25,7 @@ from kws_edge.audio.pcm import as_float
 from kws_edge.audio.resample import MAX_RATE, MIN_RATE, Resampler
 from kws_edge.audio.riff import MAX_CHANNELS, NO_SIZE, chunks
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.files import make_blocking
 
 BLOCK_SECONDS: Final = 0.1
 CHANNEL_MEMORY: Final = 2.0
@@ -168,6 +169,7 @@ class StandardInput:
         AudioError : a WAV header that says anything else than 16 bits and 1 to `MAX_CHANNELS` channels, another kind of
             audio file, or fewer channels than the one that is wanted.
         """
+        make_blocking(self._stream)
         head = self._read(12)
         if head.startswith(_FILES):
             raise AudioError(

@@ -200,10 +200,13 @@ class BenchReport:
                 if not rounds or not all(ms > 0 for pair in rounds for ms in pair):
                     raise ValueError("rounds that took no time")
             refused = tuple(Refusal(Case(*(r[name] for name in Case._fields)), r["reason"]) for r in values["refused"])
-            return cls(values["taken"], values["machine"], values["settings"], rows, refused)
+            report = cls(values["taken"], values["machine"], values["settings"], rows, refused)
+            report.against(report)  # what these two need of it is there
+            report.differences(report)
+            return report
         except OSError as error:
             raise SettingError(f"{path}: {error.strerror}; {expected}") from None
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, SettingError):
                 raise
             raise SettingError(f"{path}: not a benchmark ({type(error).__name__}: {error}); {expected}") from None

@@ -1,5 +1,6 @@
 """The command line `kws-edge`. There is one module per command, imported only when the command is called."""
 
+import logging
 import warnings
 from importlib import import_module
 from typing import Any, Final
@@ -58,6 +59,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. What is wrong is said in one line, and Ctrl-C ends in silence."""
+        last_resort, logging.lastResort = logging.lastResort, _ShowRecords(logging.WARNING)
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
@@ -76,10 +78,27 @@ class _Commands(click.Group):
             if not isinstance(error.__cause__, KeyboardInterrupt):  # as which onnxruntime's modules tell of Ctrl-C
                 raise
             ctx.exit(130)
+        finally:
+            logging.lastResort = last_resort
+
+
+class _ShowRecords(logging.Handler):
+    """What is logged and nobody else shows; names of files are in it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"Warning: {one_line(record.getMessage())}", err=True)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     click.echo(f"Warning: {one_line(message)}", err=True)
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from kws_edge.cli.version import own_version
+
+        click.echo(own_version())
+        ctx.exit()
 
 
 @click.group(
@@ -88,7 +107,9 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     epilog="Exit status: 0 success; 1 some input could not be read; 2 wrong usage, or a model, provider or setting "
     "that cannot be used; 130 interrupted. Each command's --help says more.",
 )
-@click.version_option(package_name="kws-edge", message="%(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Print the version."
+)
 def main() -> None:
     """Spot keywords on this machine, and abstain when the answer is uncertain.
 

@@ -63,9 +63,13 @@ class EventCommand:
         if len(self._running) >= MOST_COMMANDS:
             _log.warning("%s: %d still run; event at %.1f s skipped", self._named, MOST_COMMANDS, event.time)
             return
-        process = subprocess.Popen(
-            self._command, shell=True, stdin=subprocess.PIPE, stdout=self._output, stderr=self._output
-        )
+        try:
+            process = subprocess.Popen(
+                self._command, shell=True, stdin=subprocess.PIPE, stdout=self._output, stderr=self._output
+            )
+        except OSError as error:  # as where the system has no process or memory left for the moment
+            _log.warning("%s: %s; event at %.1f s skipped", self._named, error.strerror, event.time)
+            return
         self._running.append(process)
         assert process.stdin is not None
         try:

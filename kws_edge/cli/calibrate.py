@@ -181,7 +181,7 @@ def calibrate(
     from kws_edge.tuning.false_accepts import FalseAccepts
     from kws_edge.tuning.plot import det_plot
     from kws_edge.tuning.record import check_targets, stream_record, write_forms
-    from kws_edge.tuning.recordings import draw, short_name, short_names, spoken
+    from kws_edge.tuning.recordings import check_apart, draw, short_name, short_names, spoken
 
     loaded = KeywordModel.load(model)
     metadata = loaded.metadata
@@ -198,10 +198,11 @@ def calibrate(
         StreamSettings({"entropy": 1.0}, smoothing=seconds, crowding=surer)
         for seconds, surer in product(smoothing, crowding)
     ]
-    clips = draw([clip for clip in spoken(positives, listed) if clip[0] in sought], count, seed)
+    clips = draw([clip for clip in spoken(positives, listed, loaded.labels) if clip[0] in sought], count, seed)
     if not clips:
         raise SettingError(f"{positives} has no clip of a word to calibrate for; expected folders {', '.join(sought)}")
     names = short_names([*negatives, *sounds])
+    check_apart([*negatives, *sounds])
     with_words, without = _trace(loaded, clips, names, snr, hop, seed)
     tried = _sweep(metadata, with_words, without, bases, scores, chosen_words, own=per_label, limit=limit)
     chosen = _choose(tried, limit, shown=not as_json)

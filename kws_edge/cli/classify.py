@@ -16,6 +16,7 @@ import click
 from kws_edge.cli.options import TARGET, channel_option, model_option
 from kws_edge.cli.remote import connected, refuse_with_server, served_model, server_option
 from kws_edge.errors import AudioError
+from kws_edge.files import make_blocking
 from kws_edge.model.score import SCORES, Score
 from kws_edge.text import one_line
 
@@ -168,6 +169,7 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
 
 def _kept(pipe: BinaryIO) -> tempfile.SpooledTemporaryFile[bytes]:
     """All that comes out of a pipe. Raises AudioError where it is too much, or there is no room for it."""
+    make_blocking(pipe)
     file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - it is given back open
     try:
         while piece := pipe.read(_PIECE):

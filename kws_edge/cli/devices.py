@@ -4,6 +4,8 @@ import json
 
 import click
 
+from kws_edge.text import one_line
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each microphone, for scripts.")
@@ -27,7 +29,7 @@ def devices(as_json: bool) -> None:
         for device in found:
             click.echo(
                 f"{'*' if device.default else ' '} {device.index:6}  {device.channels:8}  {device.rate:6} Hz  "
-                f"{device.api:12} {device.name}"
+                f"{device.api:12} {one_line(device.name)}"
             )
         if any(device.default for device in found):
             click.echo("* is the default.")

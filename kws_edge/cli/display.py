@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from kws_edge.model.prediction import Reason, worth_naming
+from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -145,7 +146,7 @@ class LogToDisplay(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one."""
-        self._display.warn(record.getMessage())
+        self._display.warn(one_line(record.getMessage()))
 
 
 def picture(stream: Watched, source: str, events: list["Event"], health: Health) -> "Text":

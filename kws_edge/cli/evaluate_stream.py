@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,10 +71,8 @@ if TYPE_CHECKING:
     "--for",
     "wake_seconds",
     type=Number(1, 60),
-    default=4.0,
-    show_default=True,
     metavar="SECONDS",
-    help="How long words count after a wake word.",
+    help="How long words count after a wake word  [default: 4]",
 )
 @click.option("--score", type=click.Choice(STREAM_SCORES), help="Use the model's thresholds for clips by this score.")
 @click.option(
@@ -101,7 +99,7 @@ def evaluate_stream(
     labels: Path | None,
     words: list[str] | None,
     wake: list[str] | None,
-    wake_seconds: float,
+    wake_seconds: float | None,
     hop: float,
     score: StreamScore | None,
     target: float | None,
@@ -128,8 +126,8 @@ def evaluate_stream(
     also has the counts for each label. --labels reads what Audacity exports as a label track.
 
     With --wake, as in --wake happy --words yes,no, each word follows a wake word, and is found only if the wake word
-    is. It is decided by the model's thresholds for commands (`kws-edge calibrate --after-wake`). Each stream gets a row
-    for the wake words and one for the commands.
+    is. It is decided by the model's thresholds for commands (`kws-edge calibrate --after-wake`), or by those that
+    --score and --target choose. Each stream gets a row for the wake words and one for the commands.
 
     --rates ignores the model's thresholds. For each rate it takes the thresholds that give so many false accepts an
     hour on all negatives together, and shows how many words are found with them. That compares models whatever they
@@ -142,21 +140,19 @@ def evaluate_stream(
     """
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.settings import StreamSettings, chosen_labels, event_words
+    from kws_edge.stream.wake import WAKE_SECONDS
+    from kws_edge.svg import check_name
     from kws_edge.tuning.points import assess
+    from kws_edge.tuning.recordings import check_apart
 
-    if plot and not rates:
-        raise click.UsageError("--plot draws the curves of --rates; add --rates")
-    if rates and not (positives and negatives):
-        raise click.UsageError("--rates needs --positives, and --negatives to count false accepts on")
-    if wake and (rates or recording or not positives):
-        raise click.UsageError("--wake needs --positives, and cannot be used with --rates or --recording")
-    if (recording is None) != (labels is None):
-        raise click.UsageError("--recording and --labels go together")
-    if not (positives or negatives or recording):
-        raise click.UsageError("nothing to measure; give --positives, --negatives, or --recording with --labels")
-    if snr and not (positives and negatives):
-        raise click.UsageError("--snr needs --positives, and --negatives to mix them with")
+    _check_usage(
+        positives=positives, listed=listed, negatives=negatives, snr=snr, recording=recording, labels=labels,
+        wake=wake, wake_seconds=wake_seconds, rates=rates, plot=plot,
+    )  # fmt: skip
+    if plot:
+        check_name(plot)
     loaded = KeywordModel.load(model)
+    check_apart(negatives)
     settings = StreamSettings.of(loaded.metadata, score=score, target=target)
     own = score is None and target is None
     chosen = event_words(loaded.metadata, words, own_settings=own, after_wake=bool(wake))
@@ -165,11 +161,15 @@ def evaluate_stream(
         about = {"model": loaded.name, "hop": hop, "seed": seed, "words_chosen": chosen}
         curves(loaded, traced, len(negatives), settings, chosen, rates, plot, about if as_json else None)
         return
+    after = settings  # as for `kws-edge listen`, a score or target is that of the commands, not of the wake word
+    if wake:
+        after = StreamSettings.after_wake(loaded.metadata) if own else settings
+        settings = StreamSettings.of(loaded.metadata)
     thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
     header = f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s\n{HEADER}"
     streams = _clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed)
     if recording and labels:
-        streams = _recording(loaded, recording, labels, hop)
+        streams = chain(_recording(loaded, recording, labels, hop), streams)
     rows: Iterator[tuple[str, StreamSettings, StreamReport]] = (
         (stream.name, settings, assess(loaded.metadata, [stream], settings, chosen)) for stream in streams
     )
@@ -177,7 +177,7 @@ def evaluate_stream(
         waking = chosen_labels(wake, loaded.labels)
         chosen = [word for word in chosen if word not in waking]
         streams = _pair_streams(loaded, waking, chosen, positives, listed, count, negatives, snr, hop, seed)
-        rows = _pair_rows(loaded, streams, waking, chosen, wake_seconds, settings)
+        rows = _pair_rows(loaded, streams, waking, chosen, wake_seconds or WAKE_SECONDS, settings, after)
     for name, by, report in rows:
         if as_json:
             about = {"model": loaded.name, "stream": name, "hop": hop, "seed": seed, "words_chosen": chosen}
@@ -209,6 +209,45 @@ def row(name: str, report: "StreamReport") -> str:
     )
 
 
+def _check_usage(
+    *,
+    positives: Path | None,
+    listed: Path | None,
+    negatives: Sequence[str],
+    snr: Sequence[float],
+    recording: Path | None,
+    labels: Path | None,
+    wake: Sequence[str] | None,
+    wake_seconds: float | None,
+    rates: Sequence[float] | None,
+    plot: Path | None,
+) -> None:
+    """Refuse options that do not go together."""
+    problems = (
+        ("--plot draws the curves of --rates; add --rates", plot and not rates),
+        (
+            "--rates needs --positives, and --negatives to count false accepts on",
+            rates and not (positives and negatives),
+        ),
+        (
+            "--wake needs --positives, and cannot be used with --rates or --recording",
+            wake and (rates or recording or not positives),
+        ),
+        ("--for says how long words count after a wake word; add --wake", wake_seconds is not None and not wake),
+        ("--recording and --labels go together", (recording is None) != (labels is None)),
+        ("--recording is measured instead of --positives; give one of them", recording and positives),
+        ("--list names clips of --positives; add --positives", listed and not positives),
+        (
+            "nothing to measure; give --positives, --negatives, or --recording with --labels",
+            not (positives or negatives or recording),
+        ),
+        ("--snr needs --positives, and --negatives to mix them with", snr and not (positives and negatives)),
+    )
+    for problem, there in problems:
+        if there:
+            raise click.UsageError(problem)
+
+
 def _clip_streams(
     model: "KeywordModel",
     words: Sequence[str],
@@ -223,7 +262,7 @@ def _clip_streams(
     from kws_edge.tuning.recordings import draw, spoken, trace_words
 
     if positives:
-        clips = spoken(positives, listed)
+        clips = spoken(positives, listed, model.labels)
         known = draw([clip for clip in clips if clip[0] in words], count, seed)
         unknown = draw([clip for clip in clips if clip[0] not in words], count, seed)
         for name, some in ((f"{len(known)} words", known), (f"{len(unknown)} unknown words", unknown)):
@@ -250,7 +289,7 @@ def _pair_streams(
     from kws_edge.tuning.pairs import PAUSES, pairs
     from kws_edge.tuning.recordings import draw, spoken, trace_words
 
-    clips = spoken(positives, listed)
+    clips = spoken(positives, listed, model.labels)
     before = draw([clip for clip in clips if clip[0] in waking], count, seed)
     said = list(pairs(before, draw([clip for clip in clips if clip[0] in commands], count, seed)))
     if not said:
@@ -297,12 +336,11 @@ def _pair_rows(
     commands: Sequence[str],
     seconds: float,
     settings: "StreamSettings",
+    after: "StreamSettings",
 ) -> Iterator[tuple[str, "StreamSettings", "StreamReport"]]:
     """Name, settings and report: of the wake words of each stream, and of the commands after them."""
-    from kws_edge.stream.settings import StreamSettings
     from kws_edge.tuning.pairs import assess_pairs
 
-    after = StreamSettings.after_wake(model.metadata)
     for stream in streams:
         woken, obeyed = assess_pairs(model.metadata, stream, waking, commands, seconds, settings, after)
         yield f"{stream.name}: wake words", settings, woken
@@ -311,9 +349,11 @@ def _pair_rows(
 
 def _recording(model: "KeywordModel", recording: Path, labels: Path, hop: float) -> Iterator["Traced"]:
     from kws_edge.audio.load import read_blocks
-    from kws_edge.stream.trace import trace
     from kws_edge.tuning.soundscape import read_labels
-    from kws_edge.tuning.traced import Traced
+    from kws_edge.tuning.traced import trace_stream
 
-    words = tuple(read_labels(labels))
-    yield Traced(one_line(recording.name), trace(model, read_blocks(recording), hop), words)
+    words = read_labels(labels)
+    blocks = read_blocks(recording)
+    yield trace_stream(
+        model, chain([(next(blocks), words)], ((block, []) for block in blocks)), one_line(recording.name), hop
+    )

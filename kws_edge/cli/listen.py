@@ -11,6 +11,7 @@ import click
 from kws_edge.cli.options import TARGET, WORDS, Number, channel_option, device_option, hop_option, model_option
 from kws_edge.cli.remote import View, server_option
 from kws_edge.model.score import STREAM_SCORES, StreamScore
+from kws_edge.text import one_line
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
@@ -260,7 +261,7 @@ def _open(
     from kws_edge.audio.sources import StandardInput, WavFile
 
     if replay:
-        return WavFile(replay, realtime=realtime, channel=channel), replay
+        return WavFile(replay, realtime=realtime, channel=channel), one_line(replay)
     if source:
         if sys.stdin is None:
             raise click.UsageError("standard input is closed; expected samples: arecord ... | kws-edge listen -")

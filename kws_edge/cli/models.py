@@ -60,10 +60,11 @@ def _show_operators(name: str | None) -> None:
     """Print the operators of a model in all of its forms, or of all shipped ones."""
     from kws_edge.model.operators import needed_operators, to_config
     from kws_edge.model.shipped import find_model, shipped_models
+    from kws_edge.tuning.record import FORMS
 
     files = [find_model(name)] if name else list(shipped_models().values())
-    forms = [path for file in files for path in sorted(file.parent.glob(f"{file.stem}.*onnx"))]
-    click.echo(to_config(needed_operators(forms or files)), nl=False)
+    forms = [path for file in files for form in FORMS if (path := file.with_suffix(form)).exists()]
+    click.echo(to_config(needed_operators([*files, *forms])), nl=False)
 
 
 def _accuracy(metadata: "Metadata", split: str) -> str:

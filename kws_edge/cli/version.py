@@ -15,7 +15,7 @@ def version(as_json: bool) -> None:
 
     from kws_edge.model.runtime import available_providers
 
-    versions = {"kws-edge": _own_version(), "onnxruntime": onnxruntime.__version__, "numpy": numpy.__version__}
+    versions = {"kws-edge": own_version(), "onnxruntime": onnxruntime.__version__, "numpy": numpy.__version__}
     versions |= {"python": platform.python_version(), "platform": platform.platform()}
     providers = available_providers()
     if as_json:
@@ -25,7 +25,8 @@ def version(as_json: bool) -> None:
         click.echo(f"{name:12} {value}")
 
 
-def _own_version() -> str:
+def own_version() -> str:
+    """The version of this package, as far as pip knows it."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 

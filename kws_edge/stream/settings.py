@@ -137,6 +137,12 @@ class StreamSettings:
             raise ModelError(f"model {metadata.name}: stream: after_wake: {e}; calibrate it again") from None
 
 
+def label_of(word: str, labels: Sequence[str]) -> str | None:
+    """The label that is meant by a word in capitals or not; None where it is none, or might be one of several."""
+    alike = [label for label in labels if label.casefold() == word.casefold()]
+    return word if word in labels else alike[0] if len(alike) == 1 else None
+
+
 def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[str]:
     """The labels that are meant by words in capitals or not; all of them for None.
 
@@ -152,11 +158,11 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
         raise SettingError(f"words={given}; expected a set or a list of words, such as {{{example}}}")
     chosen, unknown = [], []
     for word in words:
-        alike = [label for label in labels if label.casefold() == word.casefold()]
-        if word in labels or len(alike) == 1:
-            chosen.append(word if word in labels else alike[0])
-        else:
+        label = label_of(word, labels)
+        if label is None:
             unknown.append(word)
+        else:
+            chosen.append(label)
     if unknown or not any(map(is_word, chosen)):
         listed = shortened(", ".join(unknown or chosen), 200) or "none"
         raise SettingError(f"words: {listed}; expected one or more of {', '.join(filter(is_word, labels))}")

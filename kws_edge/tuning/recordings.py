@@ -1,23 +1,28 @@
 """Find recordings to tune a stream on, and run the network over them."""
 
 import glob
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.lists import check_found, read_list
-from kws_edge.audio.load import EXTENSIONS, is_audio, load
-from kws_edge.errors import SettingError
+from kws_edge.audio.load import EXTENSIONS, MAX_SECONDS, is_audio, load, read_blocks
+from kws_edge.errors import SettingError, TooMuchAudioError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.stream.settings import label_of
 from kws_edge.text import one_line
-from kws_edge.tuning.soundscape import Word, compose, joined, words_beside
+from kws_edge.tuning.soundscape import Word, compose, faded, words_beside
 from kws_edge.tuning.traced import Traced, trace_stream
+
+BLOCK: Final = 10.0
+"""Seconds of a recording without words that are decoded at a time."""
 
 
 class Recordings(Sequence[F32]):
@@ -34,6 +39,28 @@ class Recordings(Sequence[F32]):
     def __getitem__(self, i: Any) -> Any:
         """Decode one. Raises AudioError."""
         return load(self.paths[i]).samples
+
+
+class Backgrounds(Recordings):
+    """The same to be mixed with words, over and over. One too long for a `load` is given in parts, each in its turn."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Nothing is read yet."""
+        super().__init__(paths)
+        self._rest: dict[Path, Iterator[F32]] = {}
+
+    def __getitem__(self, i: Any) -> Any:
+        """Decode one, or the next part of it. Raises AudioError."""
+        path = self.paths[i]
+        if path not in self._rest:
+            try:
+                return load(path).samples
+            except TooMuchAudioError:
+                self._rest[path] = read_blocks(path, MAX_SECONDS)
+        if (part := next(self._rest[path], None)) is not None:
+            return part
+        del self._rest[path]  # it starts again
+        return self[i]
 
 
 def recordings(patterns: Sequence[str]) -> Recordings:
@@ -53,13 +80,27 @@ def recordings(patterns: Sequence[str]) -> Recordings:
     return Recordings(sorted(found))
 
 
-def spoken(folder: Path, listed: Path | None) -> list[tuple[str, Path]]:
+def check_apart(patterns: Sequence[str]) -> None:
+    """Raise SettingError where two of them stand for the same recording, whose time would count twice."""
+    seen: dict[str, str] = {}
+    for pattern in patterns:
+        for path in recordings([pattern]).paths:
+            other = seen.setdefault(os.path.realpath(path), pattern)
+            if other != pattern:
+                raise SettingError(
+                    f"{one_line(path)} is given twice, by {one_line(other)} and {one_line(pattern)}; expected each "
+                    "recording once"
+                )
+
+
+def spoken(folder: Path, listed: Path | None, labels: Sequence[str] = ()) -> list[tuple[str, Path]]:
     """The clips of a folder in the layout of Speech Commands, WORD/clip, as (word, file), in order of name.
 
     Folders that begin with an underscore hold no word.
 
     Parameters
     ----------
+    labels : those of a model; a word that is one of them but for capitals is given as it.
     listed : a list of clips, `WORD/file` a line, beyond which nothing is taken; the extensions need not agree. None
         for all.
 
@@ -79,7 +120,7 @@ def spoken(folder: Path, listed: Path | None) -> list[tuple[str, Path]]:
     if not clips:
         within = f" that {listed} names" if listed else ""
         raise SettingError(f"no clips in {folder}{within}; expected folders named for the words that their clips say")
-    return clips
+    return [(label_of(word, labels) or word, path) for word, path in clips]
 
 
 def draw(clips: Sequence[tuple[str, Path]], count: int, seed: int) -> list[tuple[str, Path]]:
@@ -131,9 +172,12 @@ def trace_negatives(
 
     def stretches() -> Iterator[tuple[F32, list[Word]]]:
         seconds = 0.0
-        for path, samples in zip(files.paths, joined(files), strict=True):
-            yield samples, [replace(w, start=w.start + seconds, end=w.end + seconds) for w in words_beside(path)]
-            seconds += len(samples) / SAMPLE_RATE
+        for path in files.paths:
+            words = [replace(w, start=w.start + seconds, end=w.end + seconds) for w in words_beside(path)]
+            for samples in faded(read_blocks(path, BLOCK)):
+                yield samples, words
+                words = []
+                seconds += len(samples) / SAMPLE_RATE
             step()
 
     return trace_stream(model, stretches(), short_name(pattern) if name is None else name, hop)
@@ -160,7 +204,8 @@ def trace_words(
     hop : seconds between the windows that the network sees.
     seed : seed for the pauses and the noise.
     step : called after each clip.
-    background, snr : recordings to mix with the words, and how many dB below them.
+    background, snr : recordings to mix with the words, and how many dB below them; of those of more than
+        `MAX_SECONDS`, so long a part at a time.
     gap : the shortest and longest pause, s.
 
     Raises
@@ -177,7 +222,8 @@ def trace_words(
     >>> [word.label for word in said[0].words]
     ['yes']
     """
-    stream = compose(decoded(clips, step), seed=seed, gap=gap, background=background, snr=snr)
+    behind = None if background is None else Backgrounds(background.paths)
+    stream = compose(decoded(clips, step), seed=seed, gap=gap, background=behind, snr=snr)
     return trace_stream(model, ((samples, [word] if word else []) for samples, word in stream), name, hop)
 
 

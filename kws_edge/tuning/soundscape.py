@@ -126,6 +126,19 @@ def speech_bounds(samples: F32) -> tuple[int, int]:
     return int(first) * _FRAME, (int(last) + 1) * _FRAME
 
 
+def faded(blocks: Iterable[F32]) -> Iterator[F32]:
+    """A recording that comes in blocks, float32 [n] each, faded in and out; the blocks are some other ones."""
+    n, held, begun = round(FADE * SAMPLE_RATE), np.empty(0, np.float32), False
+    for block in blocks:
+        if min(len(held), len(block)) < 2 * n:  # too short to be the first, or the last one
+            held = np.concatenate([held, block])
+            continue
+        yield held if begun else _faded(held, end=False)
+        held, begun = block, True
+    if len(held):
+        yield _faded(held, start=not begun)
+
+
 def joined(recordings: Iterable[F32]) -> Iterator[F32]:
     """Recordings one after the other, at their own levels, each faded in and out."""
     return map(_faded, recordings)
@@ -204,11 +217,13 @@ def _room(order: np.random.Generator) -> Iterator[F32]:
         yield np.float32(ROOM_LEVEL) * order.standard_normal(SAMPLE_RATE, np.float32)
 
 
-def _faded(samples: F32) -> F32:
+def _faded(samples: F32, *, start: bool = True, end: bool = True) -> F32:
     n = min(round(FADE * SAMPLE_RATE), len(samples) // 2)
     faded, ramp = samples.copy(), np.linspace(0, 1, n, endpoint=False, dtype=np.float32)
-    faded[:n] *= ramp
-    faded[len(faded) - n :] *= ramp[::-1]
+    if start:
+        faded[:n] *= ramp
+    if end:
+        faded[len(faded) - n :] *= ramp[::-1]
     return faded
 
 

@@ -1,12 +1,13 @@
 """The network's outputs on a recording, and the words in it, to try thresholds on."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.framing import DEFAULT_HOP
+from kws_edge.stream.settings import label_of
 from kws_edge.stream.trace import Hops, trace
 from kws_edge.tuning.soundscape import Word
 
@@ -47,6 +48,8 @@ def trace_stream(
 ) -> Traced:
     """Run the network over a stream that comes in stretches, float32 [n], with the words in each; times in the stream.
 
+    Words may be written in capitals or not.
+
     Raises
     ------
     SettingError : the stream is shorter than a hop, or the hop is out of its range.
@@ -55,7 +58,7 @@ def trace_stream(
 
     def blocks() -> Iterator[F32]:
         for samples, said in stretches:
-            words.extend(said)
+            words.extend(replace(w, label=label_of(w.label, model.labels) or w.label) for w in said)
             yield samples
 
     hops = trace(model, blocks(), hop)

@@ -426,6 +426,7 @@ def test_path_bytes_and_file_object_give_the_same(tmp_path: Path) -> None:
     path = tmp_path / "clip.raw"  # the name says nothing
     path.write_bytes(file)
     clips: list[Audio] = [load(path), load(str(path)), load(file), load(bytearray(file)), load(memoryview(file))]
+    clips.append(load(memoryview(bytes(byte for one in file for byte in (one, 0)))[::2]))
     with path.open("rb") as opened, tempfile.SpooledTemporaryFile() as spooled:
         opened.read(100)
         spooled.write(file)

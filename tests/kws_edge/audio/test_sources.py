@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
 from kws_edge.audio.microphone import Microphone
 from kws_edge.audio.sources import Block, StandardInput, WavFile
+from kws_edge.cli.classify import _kept
 from kws_edge.errors import AudioError, DependencyError, DeviceError, SettingError
 
 
@@ -33,6 +35,22 @@ def sine(frequency: float, seconds: float, rate: int = SAMPLE_RATE) -> Any:
 
 def joined(blocks: Any) -> Any:
     return np.concatenate([block.samples for block in blocks] or [np.empty(0, np.float32)])
+
+
+def slow_pipe(data: bytes, pieces: int) -> Any:
+    """The reading end, which does not wait of itself, of a pipe that data comes out of little by little."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def write() -> None:
+        size = -(-len(data) // pieces)
+        for i in range(0, len(data), size):
+            time.sleep(0.02)
+            os.write(writing, data[i : i + size])
+        os.close(writing)
+
+    threading.Thread(target=write).start()
+    return os.fdopen(reading, "rb")
 
 
 # Files
@@ -126,6 +144,14 @@ def test_an_audio_file_in_the_pipe_is_not_taken_for_samples() -> None:
     file.seek(0)
     with pytest.raises(AudioError, match=r"an audio file, not raw PCM; .* --replay"):
         joined(StandardInput(stream=file))
+
+
+def test_a_pipe_that_does_not_wait_is_read_to_its_end() -> None:
+    data = pcm(sine(440, 1))
+    with slow_pipe(data, 7) as pipe:
+        assert len(joined(StandardInput(stream=pipe))) == len(data) // 2
+    with slow_pipe(data, 7) as pipe, _kept(pipe) as file:
+        assert file.read() == data
 
 
 def test_another_rate_is_resampled() -> None:

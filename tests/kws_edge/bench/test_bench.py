@@ -340,9 +340,24 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
         '{"schema": 9}',
         '{"schema": 1, "rows": [{}], "refused": []}',
         json.dumps(report(row(round_p50_ms=())).to_dict()),
+        json.dumps(report(row(), machine={}).to_dict()),
+        json.dumps(report(row(), settings={}).to_dict()),
+        json.dumps(report(row(versions=5)).to_dict()),
+        json.dumps(report(row(memory_mb="much")).to_dict()),
         json.dumps(report(row(round_p50_ms=("fast",))).to_dict()),
     ],
-    ids=["empty", "list", "schema", "empty row", "no rounds", "no numbers"],
+    ids=[
+        "empty",
+        "list",
+        "schema",
+        "empty row",
+        "no rounds",
+        "no numbers",
+        "no machine",
+        "no hop",
+        "no versions",
+        "memory in words",
+    ],
 )
 def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "old.json"

@@ -1,5 +1,6 @@
 """The command line `kws-edge`: what people and scripts see, and the exit status."""
 
+import importlib.metadata
 import json
 import os
 import resource
@@ -281,6 +282,15 @@ def test_python_runs_the_package_as_the_command() -> None:
     assert done.stdout == run("version").stdout
     wrong = subprocess.run([*command, "--nothing"], capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert wrong.stderr.startswith("Usage: kws-edge version")
+
+
+def test_the_version_of_a_source_tree_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", unknown)
+    told = run("--version")
+    assert (told.exit_code, told.stdout) == (0, "not installed, run from its source\n")
 
 
 def test_the_version_says_what_it_stands_on() -> None:

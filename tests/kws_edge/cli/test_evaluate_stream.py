@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,15 @@ import tiny_model
 from click.testing import CliRunner, Result
 from tiny_model import METADATA
 
+from kws_edge.audio.load import load
 from kws_edge.cli import main
 from kws_edge.cli.evaluate_stream import row
 from kws_edge.stream.settings import StreamSettings
+from kws_edge.tuning import recordings
 from kws_edge.tuning.evaluation import StreamReport
 
 RATE = 16_000
+RATES = ("--positives", "clips", "--negatives", "clips/_background_noise_", "--rates", "100")
 
 
 def test_of_unknown_words_those_without_an_event_are_not_called_not_sure() -> None:
@@ -116,6 +120,15 @@ class TestEvaluateStream:
         assert table["3 pairs: wake words"]["hits"] == 0
         assert table["3 pairs: commands after them"]["hits"] == 0
 
+    def test_a_target_is_that_of_the_commands_as_where_one_listens(self) -> None:
+        deaf = StreamSettings({"entropy": 0.001}).to_dict()
+        metadata = replace(METADATA, name="deaf", stream={"settings": deaf, "after_wake": {"settings": deaf}})
+        tiny_model.save(Path(), "deaf", metadata=metadata)
+        common = ("--positives", "clips", "--wake", "low", "--words", "mid", "--model", "deaf.onnx")
+        table = rows(*common, "--target", "99")
+        thresholds = [row["settings"]["thresholds"]["entropy"] for row in table.values()]  # type: ignore[index]
+        assert thresholds == [0.001, METADATA.threshold("entropy", 0.99).threshold]
+
     def test_at_each_rate_what_is_found_and_what_it_cost_is_told(self) -> None:
         radio()
         arguments = ("--positives", "clips", "--negatives", "radio.wav", "--snr", "20", "--rates", "1,100,1000")
@@ -145,6 +158,33 @@ class TestEvaluateStream:
         Path("kitchen.txt").write_text("2\t3\tlow\n6\t7\tmid\n")
         row = rows("--recording", "kitchen.wav", "--labels", "kitchen.txt")["kitchen.wav"]
         assert (row["hits"], row["wrong"], row["seconds"]) == (1, 1, pytest.approx(10, abs=0.1))
+
+    def test_negatives_are_measured_beside_a_recording(self) -> None:
+        Path("said.txt").write_text("0.1\t1.3\tlow\n")
+        arguments = ("--recording", "clips/low/0_nohash_0.wav", "--labels", "said.txt", "--negatives")
+        assert list(rows(*arguments, "clips/_background_noise_")) == ["0_nohash_0.wav", "clips/_background_noise_"]
+
+    def test_words_of_folders_and_label_tracks_may_be_written_in_capitals(self) -> None:
+        Path("clips/low").rename("clips/Low")
+        Path("said.txt").write_text("0.1\t1.3\tLOW\n")
+        assert rows("--positives", "clips", "--words", "low")["3 words"]["hits"] == 3
+        row = rows("--recording", "clips/Low/0_nohash_0.wav", "--labels", "said.txt")["0_nohash_0.wav"]
+        assert (row["words"], row["unknown"]) == (1, 0)
+
+    @pytest.mark.parametrize("again", ["clips", "clips/*/hiss.wav", "again.wav"])
+    def test_a_recording_in_two_of_the_negatives_is_refused(self, again: str) -> None:
+        Path("again.wav").symlink_to("clips/_background_noise_/hiss.wav")
+        result = run("--negatives", "clips/_background_noise_", "--negatives", again)
+        assert (result.exit_code, "expected each recording once" in result.stderr) == (2, True), result.output
+
+    def test_a_recording_longer_than_a_clip_may_be_is_measured_and_mixed_with_the_words(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recordings, "MAX_SECONDS", 8.0)
+        monkeypatch.setattr(recordings, "load", partial(load, max_seconds=8.0))
+        table = rows("--positives", "clips", "--negatives", "clips/_background_noise_", "--snr", "10")
+        assert table["clips/_background_noise_"]["seconds"] == pytest.approx(20, abs=0.2)
+        assert table["9 words, 10 dB over clips/_background_noise_"]["words"] == 9
 
     def test_where_a_negative_has_a_label_track_beside_it_its_words_are_no_false_accepts(self) -> None:
         Path("radio").mkdir()
@@ -184,6 +224,11 @@ class TestEvaluateStream:
             (("--positives", "clips", "--rates", "1"), "--rates needs --positives, and --negatives"),
             (("--positives", "clips", "--rates", "0,1"), "above 0 to 1000"),
             (("--positives", "clips", "--plot", "det.svg"), "--plot draws the curves of --rates"),
+            ((*RATES, "--plot", "det.png"), "expected a name that ends in .svg"),
+            ((*RATES, "--plot", "nowhere/det.svg"), "cannot draw nowhere/det.svg; expected a folder that is there"),
+            (("--positives", "clips", "--for", "3"), "add --wake"),
+            (("--negatives", "clips", "--list", "list.txt"), "add --positives"),
+            (("--positives", "clips", "--recording", "list.txt", "--labels", "list.txt"), "give one of them"),
         ],
     )
     def test_what_cannot_be_measured_is_refused_in_one_line(self, arguments: tuple[str, ...], message: str) -> None:

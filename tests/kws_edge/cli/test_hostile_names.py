@@ -77,3 +77,13 @@ def test_the_folder_of_takes_stays_on_its_line(tmp_path: Path) -> None:
     (tmp_path / "long.wav").write_bytes(wav(tone(TONES["mid"])))
     done = run(tmp_path, "record", "mid", "--out", "a\nError: b", "--from", "long.wav")
     assert "\nError: b" not in done.stderr
+
+
+def test_what_is_said_of_a_file_stays_on_its_line(tmp_path: Path) -> None:
+    model = save(tmp_path)
+    sides = tone(TONES["mid"], 2.0)
+    name = "a\nError: forged\x1b[2J.wav"
+    (tmp_path / name).write_bytes(wav(np.stack([sides, -sides], axis=1)))
+    for arguments in (("classify", name, "--target", "99"), ("listen", "--fast", "--replay", name)):
+        (line,) = run(tmp_path, *arguments, "--model", str(model)).stderr.splitlines()
+        assert line.startswith(r"Warning: a\nError: forged\x1b[2J.wav: the channels cancel each other"), line

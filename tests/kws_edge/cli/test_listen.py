@@ -307,6 +307,15 @@ class TestActions:
         assert result.exit_code == 0
         assert result.stderr.count("exit 3: exit status 3") == 3
 
+    def test_a_command_that_cannot_be_started_stops_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def no_process(*_: object, **__: object) -> None:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+        monkeypatch.setattr(subprocess, "Popen", no_process)
+        result = replay("--json", "--on-event", "cat")
+        assert (result.exit_code, len(result.stdout.splitlines())) == (0, 3)
+        assert result.stderr.count("Warning: cat: Resource temporarily unavailable; event at ") == 3
+
     @pytest.mark.parametrize("wait", [True, False])
     def test_the_fifth_command_waits_only_for_a_recording_that_does_not_run_away(
         self, wait: bool, caplog: pytest.LogCaptureFixture

@@ -60,6 +60,20 @@ def test_one_model_needs_less_than_all() -> None:
     assert "Conv" in one
 
 
+def test_all_forms_of_a_model_count_whatever_it_is_called(tmp_path: Path) -> None:
+    for name in ("[1].a", "stream"):
+        for form in FORMS:
+            if form.name.startswith("stream."):
+                (tmp_path / form.name.replace("stream", name, 1)).write_bytes(form.read_bytes())
+    (tmp_path / "stream.other.onnx").write_bytes(b"no form")
+    told = [
+        CliRunner().invoke(main, ["models", str(tmp_path / f"{name}.onnx"), "--operators"])
+        for name in ("stream", "[1].a")
+    ]
+    assert told[0].exit_code == 0, told[0].output
+    assert told[0].stdout == told[1].stdout
+
+
 def test_a_line_is_domain_opset_and_names_in_order() -> None:
     found = [Operator("ai.onnx", 17, "Relu"), Operator("com.microsoft", 1, "FusedConv"), Operator("ai.onnx", 17, "Add")]
     assert to_config(found) == "ai.onnx;17;Add,Relu\ncom.microsoft;1;FusedConv\n"

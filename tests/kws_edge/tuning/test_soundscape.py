@@ -12,7 +12,17 @@ from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
 from kws_edge.errors import AudioError, SettingError
-from kws_edge.tuning.soundscape import FADE, ROOM_LEVEL, WORD_LEVEL, Word, compose, joined, read_labels, speech_bounds
+from kws_edge.tuning.soundscape import (
+    FADE,
+    ROOM_LEVEL,
+    WORD_LEVEL,
+    Word,
+    compose,
+    faded,
+    joined,
+    read_labels,
+    speech_bounds,
+)
 
 
 def tone(seconds: float, amplitude: float = 0.3) -> F32:
@@ -221,3 +231,11 @@ def test_a_file_without_labels_is_refused(tmp_path: Path, content: bytes) -> Non
 def test_a_missing_label_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AudioError, match=r"absent.txt"):
         read_labels(tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize("n", [1, 100, 319, 320, 1600, 1601, 1759, 1760, 1919, 1920, 1921, 4799, 4800, 4801])
+def test_a_recording_in_blocks_is_faded_as_it_is_whole(n: int) -> None:
+    samples = noise(n / SAMPLE_RATE)
+    (whole,) = joined([samples])
+    blocks = [samples[i : i + 1600] for i in range(0, n, 1600)]
+    np.testing.assert_array_equal(np.concatenate(list(faded(blocks))), whole)
