@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from kws_edge.client.proxy import proxy_of, without_password
+from kws_edge.client.proxy import address_of, proxy_of, without_password
 from kws_edge.errors import SettingError, lacking
 from kws_edge.text import shown
 
@@ -48,17 +49,12 @@ class Address:
     def of(cls, url: str, key: str | None, timeout: float) -> "Address":
         """Check them; the parameters and errors are those of the clients."""
         try:
-            import httpx
+            import httpx  # noqa: F401
             import websockets  # noqa: F401
         except ImportError as missing:
             raise lacking("the client", missing.name, "client") from None
-        try:
-            parsed = httpx.URL(url if isinstance(url, str) else "")
-        except httpx.InvalidURL:
-            parsed = httpx.URL("")
-        port = 1 if parsed.port is None else parsed.port
-        odd = parsed.query or parsed.fragment or not 1 <= port <= 65_535
-        if parsed.scheme not in ("http", "https") or not parsed.host or odd:
+        parsed = address_of(url)
+        if parsed is None or parsed.scheme not in ("http", "https") or parsed.query or parsed.fragment:
             given = without_password(url) if isinstance(url, str) else url
             raise SettingError(f"server {shown(given)}; expected http://HOST:PORT or https://HOST")
         if key is not None and not (isinstance(key, str) and re.fullmatch(r"[!-~]+", key)):
@@ -70,7 +66,7 @@ class Address:
         if parsed.userinfo:  # of something before the server; the two headers would be one otherwise
             user = base64.b64encode(f"{parsed.username}:{parsed.password}".encode()).decode()
             headers = {"Authorization": f"Basic {user}"} | ({} if key is None else {"X-API-Key": key})
-        return cls(url, headers, timeout, _trusted(), None if proxy is None else proxy.url)
+        return cls(url, headers, timeout, _trusted(url), None if proxy is None else proxy.url)
 
     def http_options(self) -> dict[str, Any]:
         """For httpx.Client or httpx.AsyncClient."""
@@ -119,10 +115,19 @@ def query(parameters: Mapping[str, Any]) -> dict[str, str]:
     return given
 
 
-def _trusted() -> ssl.SSLContext:
-    """Those that httpx brings and those of the system, for requests and streams alike."""
+def _trusted(url: str) -> ssl.SSLContext:
+    """Those that httpx brings and those of the system, for requests and streams alike; nobody where there is no TLS.
+
+    Raises SettingError where the variable that names others cannot be used.
+    """
     import httpx
 
-    context = httpx.create_ssl_context()
-    context.load_default_certs()
+    if not url.startswith("https:"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context = httpx.create_ssl_context()
+        context.load_default_certs()
+    except OSError as error:
+        file = shown(os.environ.get("SSL_CERT_FILE"), 200)
+        raise SettingError(f"SSL_CERT_FILE={file}: {error.strerror or error}; expected certificates as PEM") from None
     return context

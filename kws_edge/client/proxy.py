@@ -4,9 +4,14 @@ import importlib.util
 import re
 import urllib.request
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kws_edge.errors import SettingError
+from kws_edge.text import one_line
+
+if TYPE_CHECKING:
+    import httpx
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,18 @@ class Proxy:
 
     def __str__(self) -> str:
         """Both, without a password."""
-        return f"the proxy {without_password(self.url)} of the variable {self.variable}"
+        return f"the proxy {one_line(without_password(self.url))} of the variable {self.variable}"
+
+
+def address_of(url: object) -> "httpx.URL | None":
+    """A URL with a host, and with a port that there is, if with any; None for anything else."""
+    import httpx
+
+    try:
+        parsed = httpx.URL(url if isinstance(url, str) else "")
+    except httpx.InvalidURL:
+        return None
+    return parsed if parsed.host and (parsed.port is None or 1 <= parsed.port <= 65_535) else None
 
 
 def without_password(url: str) -> str:
@@ -46,6 +62,8 @@ def proxy_of(url: str) -> Proxy | None:
         return None
     address = proxies[kind] if "://" in proxies[kind] else f"http://{proxies[kind]}"
     proxy = Proxy(f"{kind}_proxy", address)
+    if address_of(address) is None:
+        raise SettingError(f"{proxy} is no address; expected http://HOST:PORT there, or no_proxy={parsed.hostname}")
     scheme = urlsplit(address).scheme
     socks = scheme in ("socks5", "socks5h")
     if socks and all(map(importlib.util.find_spec, ("socksio", "python_socks"))):

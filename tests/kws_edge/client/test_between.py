@@ -57,6 +57,17 @@ def test_a_kind_of_proxy_that_cannot_be_used_is_one_line_that_names_it(command: 
     assert "secret" not in line
 
 
+@pytest.mark.parametrize(
+    "proxy", ["http://me:secret@[::1", "http://h:abc", "h:abc", "http://h:99999", "http://", "\udcff", "http://h:1\n"]
+)
+def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(SettingError, match=r"^the proxy .* of the variable http_proxy is no address; ") as refused:
+        Client("http://server.example")
+    assert "secret" not in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
 def test_a_proxy_that_is_dead_is_named_and_not_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with taken_port() as port:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")

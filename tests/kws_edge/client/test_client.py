@@ -503,6 +503,18 @@ def test_requests_and_streams_trust_the_same_certificates() -> None:
     assert address.http_options()["verify"] is address.stream_options({})["ssl"]
 
 
+@pytest.mark.parametrize("content", [None, b"no certificate"], ids=["missing", "no PEM"])
+def test_certificates_that_cannot_be_read_are_named_where_they_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    if content is not None:
+        (tmp_path / "certificates.pem").write_bytes(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificates.pem"))
+    with pytest.raises(SettingError, match=r"^SSL_CERT_FILE='.*certificates\.pem': .*; expected certificates as PEM"):
+        Client("https://127.0.0.1:9")
+    Client("http://127.0.0.1:9").close()
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "\ud800", None, 5])
 def test_what_can_be_no_name_of_a_model_is_refused(client: Client, name: Any) -> None:
     with pytest.raises(SettingError, match=r"model .*; expected a name, as one of models\(\)"):
