@@ -149,7 +149,7 @@ def test_without_a_terminal_no_bar_is_drawn(recipe: Path, tones: Path, tmp_path:
     ("options", "message"),
     [
         (["--epochs", 0], "epochs=0; expected at least 1"),
-        (["--seed", -1], "seed=-1; expected at least 0"),
+        (["--seed", -1], "seed=-1; expected 0 to 1e"),
         (["--negatives", "x"], r"recipe tones has no \[negatives\] share"),
         (["--seed", 7, "--out", "{run}"], "holds a run of another recipe, which differs in seed"),
         (["--out", "{recipe}"], r"tones\.toml"),

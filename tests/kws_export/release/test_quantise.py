@@ -185,7 +185,7 @@ def test_the_card_has_the_comparison_and_the_command(made: Made) -> None:
     assert "| vacuity 99.9 %: background withheld |" in made.card
     assert "| quantised, source | four-tones |" in made.card
     assert (
-        "    kws-export quantise models/four-tones.onnx --data speech_commands --out models/four-tones-int8.onnx "
+        "    kws-export quantise models/four-tones.onnx --data data --out models/four-tones-int8.onnx "
         "--clips 48 --seed 0\n"
     ) in made.card
     assert str(made.file.parent) not in made.card
