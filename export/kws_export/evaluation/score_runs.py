@@ -26,6 +26,7 @@ from kws_edge.files import read_arrays, replace_file
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
+from kws_edge.model.variants import VARIANTS
 from kws_edge.text import one_line, shown
 from kws_edge.text import shortened as shortened_text
 from kws_export.evaluation.answers import ClipAnswers
@@ -149,7 +150,13 @@ class RunScores:
                 of, _, column = name.partition("/")
                 sets.setdefault(of, {})[column] = array
             about["labels"] = tuple(about["labels"])
-            return cls(**about, sets={name: _checked(KeptAnswers(**columns)) for name, columns in sets.items()})
+            if about["variant"] not in VARIANTS:
+                raise ValueError(f"variant {shown(about['variant'])}")
+            if wrong := [name for name, kind in _KINDS.items() if not isinstance(about[name], kind)]:
+                raise ValueError(f"{wrong[0]} {shown(about[wrong[0]])}")
+            classes = len(about["labels"])
+            kept = {name: _checked(KeptAnswers(**columns), classes) for name, columns in sets.items()}
+            return cls(**about, sets=kept)
         except SettingError:
             raise
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
@@ -157,13 +164,21 @@ class RunScores:
             raise SettingError(f"{path} holds no scores: {said}; expected a file of `kws-export score`") from None
 
 
-def _checked(answers: KeptAnswers) -> KeptAnswers:
-    """Answers of a file, which may be damaged. Raises ValueError where they are not those of n clips."""
+_KINDS = {"run": str, "seed": int, "epochs": int, "best_epoch": int, "recipe": dict, "keys": dict, "patterns": dict}
+
+
+def _checked(answers: KeptAnswers, classes: int) -> KeptAnswers:
+    """Answers of a file, which may be damaged. Raises ValueError where they are not those of n clips and K classes."""
     for f in fields(answers):
         value, kind = getattr(answers, f.name), np.int16 if f.name in ("truth", "predicted") else np.float32
         n, dimensions = np.shape(answers.truth)[:1], 2 if f.name == "logits" else 1
         if value is not None and (value.dtype != kind or value.shape[:1] != n or value.ndim != dimensions):
             raise ValueError(f"{f.name} {value.dtype} {list(value.shape)}")
+    named = np.concatenate([answers.truth, answers.predicted])
+    if not ((named >= -1) & (named < classes)).all():
+        raise ValueError(f"classes beyond {classes} labels")
+    if answers.logits is not None and answers.logits.shape[1] != classes:
+        raise ValueError(f"logits of {answers.logits.shape[1]} classes for {classes} labels")
     return answers
 
 

@@ -4,6 +4,7 @@ A conclusion is a difference of two figures: one is larger, or both are the same
 variants have, paired by seed, and tested by a paired t-test; with one seed nothing can be told.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import hypot
@@ -106,7 +107,7 @@ def _ours(c: Comparison, claim: Claim) -> tuple[str, str, str]:
     if differences.size == 1:
         return f"{100 * mean:+.2f} {SINGLE}", NONE, "cannot be told: one seed"
     two_sigma = 2 * float(differences.std(ddof=1))
-    p = float(stats.ttest_1samp(differences, 0).pvalue)
+    p = _p(differences, 0)
     told = NONE if np.isnan(p) else f"{p:.3f}"  # seeds without any difference
     return f"{100 * mean:+.2f} ± {100 * two_sigma:.2f}", told, verdict(claim.kind, differences)
 
@@ -123,15 +124,26 @@ def paired(c: Comparison, claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.fl
 def verdict(kind: Literal["larger", "same"], differences: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     """What two or more paired differences say of a conclusion."""
     if kind == "larger":
-        if not stats.ttest_1samp(differences, 0).pvalue < LEVEL:
+        if not _p(differences, 0) < LEVEL:
             return "cannot be told"
         return "reproduces" if differences.mean() > 0 else "does not"
-    above = stats.ttest_1samp(differences, -MARGIN, alternative="greater").pvalue
-    below = stats.ttest_1samp(differences, MARGIN, alternative="less").pvalue
+    above = _p(differences, -MARGIN, "greater")
+    below = _p(differences, MARGIN, "less")
     if max(above, below) < LEVEL:
         return "reproduces"
     beyond = min(
-        stats.ttest_1samp(differences, MARGIN, alternative="greater").pvalue,
-        stats.ttest_1samp(differences, -MARGIN, alternative="less").pvalue,
+        _p(differences, MARGIN, "greater"),
+        _p(differences, -MARGIN, "less"),
     )
     return "does not" if beyond < LEVEL else "cannot be told"
+
+
+def _p(
+    differences: np.ndarray[tuple[int], np.dtype[np.float64]],
+    mean: float,
+    alternative: Literal["two-sided", "greater", "less"] = "two-sided",
+) -> float:
+    """That of a t-test; NaN where all differences are the mean."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of differences that are all alike, as few clips give
+        return float(stats.ttest_1samp(differences, mean, alternative=alternative).pvalue)

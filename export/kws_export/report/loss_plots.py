@@ -114,7 +114,8 @@ def training(figure: "Figure", c: Comparison) -> None:
     with panels(figure, kept, "Training", "epoch", "accuracy, %") as axes:
         for variant, ax in axes.items():
             for name, colour, style, label in lines:
-                runs = np.array([[epoch[name] for epoch in run.history] for run in kept.runs[variant]])
+                epochs = min(len(run.history) for run in kept.runs[variant])
+                runs = np.array([[epoch[name] for epoch in run.history[:epochs]] for run in kept.runs[variant]])
                 band(ax, range(1, runs.shape[1] + 1), 100 * runs, colour=colour, style=style, label=label)
             ax.set_ylim(50, 100)
 

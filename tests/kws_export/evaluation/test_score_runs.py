@@ -125,7 +125,9 @@ def test_what_is_no_score_file_or_of_another_format_is_refused(tmp_path: Path) -
     [
         ("about", 5), ("about", "[1]"), ("about", '{"format": 2}'), ("test/truth", None), ("test/truth", 5),
         ("test/truth", np.zeros(3, np.int16)), ("test/entropy", "a\n\x1b[2J"), ("test/entropy", np.zeros(2, np.int16)),
-        ("test/logits", np.zeros(2, np.float32)), ("speech/nonsense", np.zeros(1, np.float32)),
+        ("test/logits", np.zeros(2, np.float32)), ("test/logits", np.zeros((2, 3), np.float32)),
+        ("test/predicted", np.array([0, 2], np.int16)), ("test/truth", np.array([-2, 0], np.int16)),
+        ("speech/nonsense", np.zeros(1, np.float32)),
     ],
 )  # fmt: skip
 def test_a_damaged_score_file_is_an_error_of_one_line(tmp_path: Path, array: str, value: Any) -> None:

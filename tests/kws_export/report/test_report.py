@@ -236,6 +236,7 @@ def test_only_clear_differences_of_two_thresholds_are_counted() -> None:
         ("larger", [-1.0, -1.2, -0.9], "does not"),
         ("larger", [1.0, -1.2, 0.9], "cannot be told"),
         ("larger", [0.0, 0.0], "cannot be told"),
+        ("larger", [1.1, 1.1, 1.1], "reproduces"),
         ("same", [0.0, 0.0], "reproduces"),
         ("same", [0.1, -0.1, 0.0], "reproduces"),
         ("same", [5.1, 5.0, 4.9], "does not"),
