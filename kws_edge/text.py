@@ -1,6 +1,7 @@
-"""Show names from files safely on one line of output."""
+"""Show names from files safely on one line of output, and name folders for texts."""
 
 import unicodedata
+from itertools import groupby
 from typing import Final
 
 _JOINERS: Final = "\u200c\u200d"  # within words of Persian, Hindi and others
@@ -34,3 +35,14 @@ def shown(value: object, most: int = 80) -> str:
 def shortened(text: str, most: int = 80) -> str:
     """The beginning of a text that somebody else has chosen, of so many characters."""
     return text if len(text) <= most else text[:most] + "…"
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text of any script, without what parts them: its runs of letters, their marks, and digits."""
+    runs = groupby(unicodedata.normalize("NFC", text), lambda c: unicodedata.category(c)[0] in "LMN")
+    return ["".join(run) for of_word, run in runs if of_word]
+
+
+def folder_name(text: str) -> str:
+    """A text as a part of a path: of any script, without what a file system or a list of files gives a meaning."""
+    return "_".join(words_of(text))

@@ -16,7 +16,7 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float
-from kws_export.texts import folder_name
+from kws_edge.text import folder_name
 from kws_export.voices.casting import cast
 from kws_export.voices.engine import Rendition, Utterance
 from kws_export.voices.files import write_renditions

@@ -1,28 +1,15 @@
 """What is to be said, as texts: which can be, and what a folder or file of one is called."""
 
-import unicodedata
 from collections.abc import Iterable
-from itertools import groupby
 from typing import Final
 
 from kws_edge.errors import SettingError
-from kws_edge.text import is_one_line, shown
+from kws_edge.text import folder_name, is_one_line, shown
 
 UNSTATED: Final = "not stated"
 """For what nobody said: a licence, or whom to name."""
 LONGEST: Final = 150
 """Bytes of a text as a part of a path; file systems take 255, and the name of a take says more than its text."""
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text of any script, without what parts them: its runs of letters, their marks, and digits."""
-    runs = groupby(unicodedata.normalize("NFC", text), lambda c: unicodedata.category(c)[0] in "LMN")
-    return ["".join(run) for of_word, run in runs if of_word]
-
-
-def folder_name(text: str) -> str:
-    """A text as a part of a path: of any script, without what a file system or a list of files gives a meaning."""
-    return "_".join(words_of(text))
 
 
 def check_phonemes(phonemes: str) -> None:

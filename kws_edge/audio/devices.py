@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kws_edge.errors import DependencyError, lacking
+from kws_edge.errors import DependencyError, DeviceError, lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,10 @@ def _placeless(name: str) -> str:
 
 
 def sounddevice() -> Any:
-    """The module sounddevice. Raises DependencyError where it, or PortAudio, is not installed."""
+    """The module sounddevice.
+
+    Raises DependencyError where it, or PortAudio, is not installed, DeviceError where PortAudio does not start.
+    """
     try:
         import sounddevice as module
     except ImportError:
@@ -128,4 +131,7 @@ def sounddevice() -> Any:
         raise DependencyError(
             "the microphone needs PortAudio: on Debian, Ubuntu and Raspberry Pi OS, apt install libportaudio2"
         ) from None
+    except Exception as error:  # its own, whose class is in the module that cannot be imported
+        said = " ".join(str(error).split())
+        raise DeviceError(f"PortAudio cannot start: {said}; expected a running sound system") from None
     return module

@@ -245,13 +245,15 @@ class Microphone:
             self._closed.wait(self._backoff * 2 ** (attempt - 2))
             # PortAudio looks for devices only when it starts. This would end other streams of the process, so it comes
             # after an attempt without.
-            self._sd._terminate()
-            self._sd._initialize()
+            with contextlib.suppress(self._sd.PortAudioError):  # of one that did not start the last time
+                self._sd._terminate()
         try:
+            if attempt > 1:
+                self._sd._initialize()
             self._open()
             self.reopened += 1
-        except DeviceError as e:
-            _log.warning("%s", e)
+        except (DeviceError, self._sd.PortAudioError) as e:
+            _log.warning("%s", _one_line(e))
 
     def _shut(self) -> None:
         with self._changing:

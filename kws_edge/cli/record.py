@@ -17,7 +17,7 @@ import click
 from kws_edge.cli.options import channel_option, device_option
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import add_file
-from kws_edge.text import one_line
+from kws_edge.text import folder_name, one_line
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
@@ -150,7 +150,7 @@ class _Store:
 
     def __init__(self, folder: Path, word: str, speaker: str | None) -> None:
         """Make it; raises SettingError for a word or speaker that no file can be named for, or where it cannot be."""
-        name = "_".join(re.findall(r"[^\W_]+", word.casefold()))
+        name = folder_name(word.casefold())
         if not name:
             raise SettingError(f"word {word!r}; expected letters or digits")
         if speaker is not None and not re.fullmatch(r"[^\W_]+", speaker):

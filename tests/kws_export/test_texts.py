@@ -9,10 +9,11 @@ from click.testing import CliRunner
 
 from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
+from kws_edge.text import folder_name
 from kws_export.cli import main
 from kws_export.cli.speak import speak
 from kws_export.data.pack import Pack
-from kws_export.texts import check_texts, folder_name
+from kws_export.texts import check_texts
 from kws_export.voices import Rendition, Utterance
 from kws_export.voices.files import write_renditions
 from kws_export.wake.settings import WakeSettings, WakeWord

@@ -77,7 +77,8 @@ def speak(
     from rich.progress import Progress
 
     from kws_edge.errors import SettingError
-    from kws_export.texts import check_phonemes, check_texts, folder_name
+    from kws_edge.text import folder_name
+    from kws_export.texts import check_phonemes, check_texts
     from kws_export.voices import Utterance, get_engines
     from kws_export.voices.casting import cast
     from kws_export.voices.files import write_renditions

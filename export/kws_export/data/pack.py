@@ -24,10 +24,10 @@ from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import PARTIAL, read_arrays
-from kws_edge.text import is_one_line, one_line, shortened, shown
+from kws_edge.text import is_one_line, one_line, shortened, shown, words_of
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.negatives import between
-from kws_export.texts import UNSTATED, check_texts, words_of
+from kws_export.texts import UNSTATED, check_texts
 from kws_export.toml import read_toml
 
 Codec = Literal["int16", "opus"]

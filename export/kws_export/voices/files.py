@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.files import replace_file
-from kws_export.texts import folder_name
+from kws_edge.text import folder_name
 from kws_export.voices.casting import perform
 from kws_export.voices.engine import Engine, Rendition, Utterance
 

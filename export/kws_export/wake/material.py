@@ -13,9 +13,9 @@ from kws_edge.audio.level import SAMPLE_RATE, measure
 from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
+from kws_edge.text import folder_name
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.pack import Kind, Pack, Piece
-from kws_export.texts import folder_name
 
 HELD_OUT = 0.2
 """Of the speakers, voices and takes."""

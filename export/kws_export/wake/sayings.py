@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from kws_edge.text import folder_name
 from kws_export.phonemes import Dictionary, near_misses
-from kws_export.texts import folder_name
 from kws_export.voices import Engine, Utterance
 from kws_export.voices.casting import cast
 from kws_export.voices.espeak import pronounce, transcribe

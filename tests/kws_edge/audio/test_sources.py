@@ -463,6 +463,38 @@ def test_a_device_that_dies_is_noticed_and_reopened_and_the_outage_is_a_gap(mach
     assert (mic.reopened, len(machine.open), mic.problem) == (1, 1, None)
 
 
+def test_a_sound_system_that_starts_again_late_is_waited_for(machine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    mic, blocks = opened(machine, backoff=0.001, retries=12)
+    next(blocks)
+    machine.present = machine.open[0].active = False
+    tried = 0
+
+    def initialize() -> None:
+        nonlocal tried
+        tried += 1
+        if tried < 3:
+            raise PortAudioError("Error initializing PortAudio: Unanticipated host error")
+        machine.present = True
+
+    def terminate() -> None:
+        if tried:
+            raise PortAudioError("Error terminating PortAudio: PortAudio not initialized")
+
+    monkeypatch.setattr(machine, "_initialize", initialize)
+    monkeypatch.setattr(machine, "_terminate", terminate)
+    threading.Thread(target=lambda: (wait(lambda: tried == 3 and machine.open), say(machine, 0.05))).start()
+    assert next(blocks).dropped > 0
+    assert (mic.reopened, tried) == (1, 3)
+
+
+def test_a_sound_system_that_does_not_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sounddevice.py").write_text("raise Exception('Error initializing PortAudio:\\nno host')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    with pytest.raises(DeviceError, match=r"PortAudio cannot start: Error initializing PortAudio: no host; expected"):
+        Microphone()
+
+
 def test_a_device_that_is_plugged_in_again_is_found(machine: StandIn) -> None:
     mic, blocks = opened(machine, backoff=0.001, retries=12)
     next(blocks)

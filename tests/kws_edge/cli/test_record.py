@@ -64,6 +64,14 @@ def test_takes_are_added_to_those_that_are_there(tmp_path: Path, long: Path) -> 
     assert names == [*(f"anna_nohash_{i}" for i in range(4)), *(f"bert_nohash_{i}" for i in range(2))]
 
 
+@pytest.mark.parametrize(
+    ("word", "folder"), [("की", "की"), ("का", "का"), ("Hey, Ku\u0308che!", "hey_küche"), ("नमस्ते", "नमस्ते")]
+)
+def test_the_folder_of_a_word_of_any_script_has_all_of_it(tmp_path: Path, long: Path, word: str, folder: str) -> None:
+    assert record(word, "--out", str(tmp_path), "--from", str(long)).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [folder]
+
+
 def test_json_tells_each_take(tmp_path: Path, long: Path) -> None:
     result = record("yes", "--out", str(tmp_path), "--from", str(long), "--json")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
