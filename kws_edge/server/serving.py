@@ -94,7 +94,7 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=list(settings.trusted_proxies),
+            forwarded_allow_ips="*" if "*" in settings.trusted_proxies else list(settings.trusted_proxies),
             ws_max_size=settings.max_message,
             ws_per_message_deflate=False,  # PCM hardly shrinks, and inflating is work that a caller could ask for
             # A pong waits behind audio that is not read yet: who falls behind would end its own streams. A client that

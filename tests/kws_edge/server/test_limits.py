@@ -556,6 +556,14 @@ def test_what_may_be_named_is_taken() -> None:
     assert (len(settings.trusted_proxies), len(settings.cors_origins)) == (4, 5)
 
 
+@pytest.mark.parametrize("proxies", ["*", "*, 10.0.0.0/8", "127.0.0.0/8", "127.0.0.1"])
+def test_behind_a_proxy_that_is_trusted_clients_are_told_apart(path: Path, proxies: str) -> None:
+    with live_server(path, trusted_proxies=proxies, client_rate=0.001, client_burst=1) as server:
+        callers = ("192.0.2.1", "192.0.2.2", "192.0.2.1")
+        found = [server.get("/v1/models", headers={"X-Forwarded-For": caller}).status_code for caller in callers]
+    assert found == [200, 200, 429]
+
+
 def test_mistyped_variables_are_named_with_what_may_be_meant_and_those_of_others_are_not() -> None:
     environment = ["KWS_EDGE_MAX_BODDY", "KWS_EDGE_SERVICE_XYZ", "kws_edge_port", "PATH", *OTHER_VARIABLES]
     environment += [f"KWS_EDGE_{name.upper()}" for name in ServerSettings.model_fields]
