@@ -80,6 +80,7 @@ class _View:
         file.seek(0, io.SEEK_END)
         self.size = self.announced = file.tell()
         self.corrections: list[tuple[int, bytes]] = []
+        self.warnings: list[str] = []
         self.error: Exception | None = None
 
     def read(self, n: int) -> bytes:
@@ -101,6 +102,11 @@ class _View:
 
     def correct(self, head: bytes) -> None:
         """Find what is to be corrected in a file that begins so."""
+        if head[:4] == b"OggS" and (second := ogg.second_link(self.read_at)):
+            self.size = self.announced = second
+            self.warnings.append(
+                f"several Ogg streams one after the other, of which the first is read.{_OTHER_DECODER}"
+            )
         if at := riff.unfinished_data_size(self.read_at, self.size):
             self.corrections = [(at, b"\xff\xff\xff\xff")]
         elif ogg.is_opus(head):
@@ -162,7 +168,7 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
 
     sound = open_sound()
     rate, channels, announced = sound.samplerate, sound.channels, sound.frames
-    warnings = _shortfalls(sound.extra_info)
+    warnings = view.warnings + _shortfalls(sound.extra_info)
     unread = [sound]
     if sound.format == "MP3" and not _has_frame_count(view):
         # libsndfile would estimate the length from the file's size and the first frame's bit rate, and stop there,

@@ -18,7 +18,7 @@ from kws_edge.audio.riff import ReadAt
 
 _HEAD: Final = 27  # bytes of a page before its segment table
 _FLAGS, _GRANULE, _SERIAL, _CRC, _SEGMENTS = 5, 6, 14, 22, 26
-_LAST: Final = 4  # the flag of a stream's last page
+_FIRST, _LAST = 2, 4  # flags of a stream's first and last page
 _NONE: Final = 2**64 - 1  # the position of a page on which no packet ends
 
 
@@ -85,6 +85,22 @@ class _OggStream:
 def is_opus(head: bytes) -> bool:
     """Whether a file begins as Ogg Opus does."""
     return head[:4] == b"OggS" and b"OpusHead" in head[:512]
+
+
+def second_link(read: ReadAt) -> int:
+    """Where another stream follows the first, as in what is kept of an internet radio; 0 where none does.
+
+    Streams that belong together begin together, before any of them goes on.
+    """
+    at, begun = 0, False
+    while (head := read(at, _HEAD))[:4] == b"OggS" and len(head) == _HEAD:
+        first = bool(head[_FLAGS] & _FIRST)
+        if first and begun:
+            return at
+        begun = begun or not first
+        sizes = read(at + _HEAD, head[_SEGMENTS])
+        at += _HEAD + len(sizes) + sum(sizes)
+    return 0
 
 
 def corrections(read: ReadAt) -> tuple[list[tuple[int, bytes]], float]:

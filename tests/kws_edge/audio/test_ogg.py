@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from made_audio import tone, wav
 
 from kws_edge.audio import ogg
 from kws_edge.audio.load import load
@@ -118,3 +119,13 @@ def test_rain_as_ffmpeg_writes_it_is_read_whole(data: Path) -> None:
         pytest.skip(f"needs {path}")
     assert "malformed" in unrepaired(path.read_bytes())
     assert len(load(path).samples) == 60 * 16_000
+
+
+@pytest.mark.parametrize("subtype", ["OPUS", "VORBIS"])
+def test_of_streams_one_after_the_other_it_is_said_that_the_first_alone_is_read(subtype: str) -> None:
+    one = wav(np.tile(tone(440), 3), subtype=subtype, container="OGG")
+    clip = load(one + one)
+    np.testing.assert_array_equal(clip.samples, load(one).samples)
+    (warning,) = clip.warnings
+    assert "several Ogg streams one after the other, of which the first is read" in warning
+    assert load(one).warnings == ()
