@@ -12,6 +12,11 @@ LONGEST: Final = 150
 """Bytes of a text as a part of a path; file systems take 255, and the name of a take says more than its text."""
 
 
+def cell(text: str) -> str:
+    """A text in a table of markdown, whose columns a bar would part."""
+    return text.replace("|", "\\|")
+
+
 def check_phonemes(phonemes: str) -> None:
     """Refuse a pronunciation that is no line of printable characters, with a SettingError; empty is none."""
     if phonemes and not (phonemes.strip() and is_one_line(phonemes)):

@@ -80,16 +80,21 @@ def write_forms(source: Path, out: Path, metadata: Metadata, *, overwrite: bool)
     write_copy(source, out, metadata, overwrite=overwrite)  # last, as it says that the others are there
 
 
-def check_targets(source: Path, out: Path, *, overwrite: bool) -> None:
-    """Raise SettingError where `write_forms` must not write: over the model itself, or what is not to be overwritten.
-
-    A form that the source lacks counts too, since it would be taken for the new model's. And nothing may be called as
-    a form is, or no model's name (`model_name`).
-    """
-    model_name(out)
+def name_for(out: Path) -> str:
+    """What a model is called that is written to a path. Raises SettingError where that is no name, or a form's."""
     for form in FORMS:
         if out.name.endswith(form):
             raise SettingError(f"cannot write {out}; expected a name that does not end in {form}, as a form of a model")
+    return model_name(out)
+
+
+def check_targets(source: Path, out: Path, *, overwrite: bool) -> None:
+    """Raise SettingError where `write_forms` must not write: over the model itself, or what is not to be overwritten.
+
+    A form that the source lacks counts too, since it would be taken for the new model's. And so does what `name_for`
+    refuses.
+    """
+    name_for(out)
     for target in (out, *(out.with_suffix(form) for form in FORMS)):
         check_target(source, target, overwrite=overwrite)
 

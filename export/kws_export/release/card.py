@@ -12,7 +12,7 @@ from kws_export.data.splits import UNKNOWN
 from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import Scored
 from kws_export.release.parity import Parity
-from kws_export.texts import UNSTATED
+from kws_export.texts import UNSTATED, cell
 from kws_export.training.recipe import Recipe
 
 OTHER_WORDS = (
@@ -265,7 +265,7 @@ def _confusions(test: Scored, labels: tuple[str, ...]) -> str:
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join(f"| {' | '.join(map(cell, cells))} |" for cells in lines)
 
 
 def _percent(fraction: float | None, digits: int = 2) -> str:

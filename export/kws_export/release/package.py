@@ -11,11 +11,10 @@ from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
-from kws_edge.model.onnx_file import model_name
 from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import OperatingPoint
 from kws_edge.stream.incremental import SUFFIX as STEP_SUFFIX
-from kws_edge.tuning.record import FORMS
+from kws_edge.tuning.record import FORMS, name_for
 from kws_export.data.batches import split_features
 from kws_export.data.speech_commands import Split, index, split_rule
 from kws_export.data.splits import UNKNOWN, ArrayDataset, load_split
@@ -32,6 +31,7 @@ from kws_export.evaluation.scoring import (
 from kws_export.graph.build import build_model, build_step_model, load_model, run_model, save_model
 from kws_export.release.card import model_card
 from kws_export.release.runtimes import check_runtimes
+from kws_export.stored import check_writable
 from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
@@ -118,7 +118,8 @@ def package(
     if out.suffix != ".onnx":
         raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
     checkpoint, metadata = source.checkpoint, source.metadata
-    name = model_name(out)
+    name = name_for(out)
+    check_writable(out)
     for target in (out, *(out.with_suffix(form) for form in FORMS)):
         if target.exists() and not overwrite:
             _refuse_another(target, checkpoint)
@@ -145,7 +146,6 @@ def package(
     card = model_card(
         metadata, size, scored["test"], measured.observed, measured.withheld, command, splits=split_rule(data_root)
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out.with_suffix(".md"), card)
     written = write_models(checkpoint, metadata, out, with_front_end=with_front_end)
     for name, answers in {**scored, **({"other-words": others} if others else {})}.items():

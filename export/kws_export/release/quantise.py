@@ -41,6 +41,7 @@ from kws_export.graph.build import load_model, run_model, save_model
 from kws_export.release.card import model_card
 from kws_export.release.equalise import equalise
 from kws_export.release.parity import WITHOUT_WORD, File, Parity, compare, measure_speed
+from kws_export.stored import check_writable
 from kws_export.training.recipe import Recipe
 
 SETS = ("validation", "test", *WITHOUT_WORD)
@@ -96,6 +97,7 @@ def quantise(
     """
     check_targets(source, out, overwrite=True)
     name = model_name(out)
+    check_writable(out)
     float_model = KeywordModel.load(source)
     before = float_model.metadata
     if "recipe" not in before.training:

@@ -16,7 +16,7 @@ from kws_export.toml import read_toml
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Texts for people; empty for what is not known.
+    """Texts for people, each on one line; empty for what is not known.
 
     Attributes
     ----------
@@ -28,6 +28,11 @@ class About:
     data: str = ""
     licence: str = ""
     attribution: str = ""
+
+    def __post_init__(self) -> None:
+        """Join lines, of which a TOML text may have several: a card's table and a model's file take one."""
+        for name, text in asdict(self).items():
+            object.__setattr__(self, name, " ".join(text.split()))
 
     @classmethod
     def load(cls, path: Path) -> "About":

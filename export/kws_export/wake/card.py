@@ -9,6 +9,7 @@ from kws_edge.tuning.evaluation import StreamReport
 from kws_edge.tuning.false_accepts import SOUNDS, FalseAccepts, duration, interval
 from kws_edge.tuning.points import Point
 from kws_export.data.pack import Source
+from kws_export.texts import cell
 from kws_export.training.about import About
 from kws_export.voices import Engine
 from kws_export.wake.material import Material, Saying, hours
@@ -123,7 +124,7 @@ def wake_card(
             "",
         ]
     )
-    sources = [f"| {s.name} | {s.licence} | {s.attribution} |" for s in made_from.sources]
+    sources = [f"| {cell(s.name)} | {cell(s.licence)} | {cell(s.attribution)} |" for s in made_from.sources]
     return "\n".join(
         [
             f"# {metadata.name}",

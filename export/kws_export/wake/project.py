@@ -14,7 +14,7 @@ import numpy as np
 from kws_edge.arrays import I16
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
-from kws_edge.model.onnx_file import model_name
+from kws_edge.tuning.record import name_for
 from kws_export.data.pack import Pack
 from kws_export.graph.build import load_model
 from kws_export.stored import check_writable
@@ -101,7 +101,7 @@ class WakeProject:
         SettingError : the word cannot be told from speech: no run learnt it, or no threshold holds the limit; or
             another process works in the folder; or nothing can be written to `out`, which is known at once.
         """
-        model_name(out)
+        name_for(out)
         check_writable(out)
         with held(self.folder):
             self._claim()

@@ -37,7 +37,7 @@ from kws_export.network.matchboxnet import MatchboxNet
 from kws_export.release import runtimes
 from kws_export.release.card import model_card
 from kws_export.release.package import ExportSource, package, score_other_words, write_models
-from kws_export.training.about import about_folder
+from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import Checkpoint, load_checkpoint
 
 WORDS = tuple(tone_words.SWEEPS)
@@ -540,3 +540,21 @@ def test_the_card_knows_of_windows_without_a_word_whether_or_not_it_is_told_whic
     card = model_card(metadata, 1000, scored, observe(metadata.thresholds, scored), {}, "a command", splits="by lists")
     assert "whole words only" not in card
     assert "| recordings without words | not stated |" in card
+
+
+def test_what_is_said_of_recordings_keeps_to_its_cell_of_the_card(
+    exported: Exported, root: Path, tmp_path: Path
+) -> None:
+    said = About("tones | sweeps,\n  by hand", "MIT", "Somebody")
+    metadata, card = packaged(exported.run, root, tmp_path / "t.onnx", about=said)
+    assert metadata.training["data"] == "tones | sweeps, by hand"
+    assert "| data | tones \\| sweeps, by hand |\n" in card
+
+
+@pytest.mark.parametrize("name", ["m.step.onnx", "m.audio.onnx", "m.audio.step.onnx", "file/m.onnx"])
+def test_a_place_that_no_model_can_have_is_refused_before_anything_is_decoded(
+    exported: Exported, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingError, match=f"cannot write .*{name}"):
+        package(ExportSource.open(exported.run / "best.pt"), tmp_path / "none", tmp_path / name, cache=tmp_path)
