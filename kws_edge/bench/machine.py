@@ -151,8 +151,16 @@ def _memory(root: Path) -> tuple[float | None, float | None]:
             if allowed.isdecimal() and int(allowed) < _UNLIMITED:
                 total = min(total or float("inf"), int(allowed) / 2**20)
                 if taken.isdecimal():
-                    available = min(available or float("inf"), (int(allowed) - int(taken)) / 2**20)
+                    free = (int(allowed) - int(taken) + _cached(folder)) / 2**20
+                    available = min(available or float("inf"), free)
     return total, available
+
+
+def _cached(folder: Path) -> int:
+    """Bytes of files that a control group's count of memory holds, and that are given up for whoever asks for some."""
+    words = [line.split() for line in (_read(folder / "memory.stat") or "").splitlines()]
+    sizes = {pair[0].removeprefix("total_"): int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdecimal()}
+    return sizes.get("inactive_file", 0) + sizes.get("active_file", 0)
 
 
 def emulator(root: Path = _ROOT) -> str | None:

@@ -627,6 +627,26 @@ def test_a_board_is_described(tmp_path: Path) -> None:
     assert json.loads(json.dumps(machine.to_dict()))["usable"] == list(machine.usable)
 
 
+@pytest.mark.parametrize(
+    ("group", "limit", "usage", "prefix"),
+    [("0::/box", "memory.max", "memory.current", ""), ("4:memory:/box", "memory.limit_in_bytes",
+      "memory.usage_in_bytes", "total_")], ids=["version 2", "version 1"],
+)  # fmt: skip
+def test_what_a_container_holds_of_files_is_available(
+    tmp_path: Path, group: str, limit: str, usage: str, prefix: str
+) -> None:
+    folder = tmp_path / "sys/fs/cgroup" / ("memory/box" if prefix else "box")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    folder.mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(group)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 4096000 kB\nMemAvailable: 2048000 kB\n")
+    (folder / limit).write_text(str(512 * 2**20))
+    (folder / usage).write_text(str(500 * 2**20))
+    counted = {"anon": 60, f"{prefix}inactive_file": 400, f"{prefix}active_file": 40}
+    (folder / "memory.stat").write_text("".join(f"{name} {mb * 2**20}\n" for name, mb in counted.items()))
+    assert describe(tmp_path).available_mb == 452
+
+
 def test_a_machine_that_tells_nothing_is_described(tmp_path: Path) -> None:
     machine = describe(tmp_path)
     assert machine.cpu
