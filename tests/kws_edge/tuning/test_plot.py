@@ -12,7 +12,7 @@ from kws_edge.tuning.plot import det_plot
 
 
 def test_a_drawing_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"cannot write .*det.svg"):
+    with pytest.raises(SettingError, match=r"cannot draw .*det.svg; expected a folder"):
         det_plot([point(5, 0)], point(5, 0), 0.5, tmp_path / "absent" / "det.svg")
 
 
