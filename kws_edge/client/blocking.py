@@ -194,10 +194,8 @@ class Client:
                         message = streaming.read(ws.recv(), len(hello.labels))
                     if message is streaming.END:
                         return
-                    if isinstance(message, Event):
-                        yield message
-                    elif watch and isinstance(message, Snapshot):
-                        watch(message)
+                    if (event := streaming.event_of(message, watch)) is not None:
+                        yield event
         except ServerError as error:
             if failed and error.code == "closed":
                 raise failed[0] from None

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Final
@@ -115,6 +115,13 @@ def _gaps(samples: int) -> Iterator[str]:
     check_gap(samples)
     for start in range(0, int(samples), _MOST_LOST):
         yield json.dumps({"type": "gap", "samples": min(_MOST_LOST, int(samples) - start)})
+
+
+def event_of(message: object, watch: Callable[[Hello | Snapshot], None] | None) -> Event | None:
+    """What a message of a running stream gives whoever listens; a hop goes to whoever watches."""
+    if watch and isinstance(message, Snapshot):
+        watch(message)
+    return message if isinstance(message, Event) else None
 
 
 def close(source: object) -> None:
