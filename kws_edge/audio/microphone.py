@@ -151,7 +151,7 @@ class Microphone:
                 if piece:
                     outage = round((piece.arrived - last - self._block) * SAMPLE_RATE) if attempts else 0
                     attempts, last = 0, piece.arrived
-                    yield self._convert(piece, outage)
+                    yield from self._convert(piece, outage)
                 elif self._is_dead() and not self._closed.is_set():
                     attempts += 1
                     self._reopen(attempts)
@@ -263,7 +263,7 @@ class Microphone:
                 with contextlib.suppress(self._sd.PortAudioError):  # of a device that is gone
                     release()
 
-    def _convert(self, piece: Piece, outage: int) -> Block:
+    def _convert(self, piece: Piece, outage: int) -> Iterator[Block]:
         lost = round(piece.lost * SAMPLE_RATE / self._rate)
         self.dropped += lost
         if lost and self._warn_drop.passes():
@@ -274,6 +274,8 @@ class Microphone:
                 _log.warning("%s: input overflow; %d so far", self._name, self.overflows)
         dropped = max(lost, outage, int(piece.overflow))
         if dropped:
+            if len(held := self._resampler.finish()):  # it came before the loss
+                yield Block(held)
             self._resampler.reset()
         self._gone = None
         self._mute.add(len(piece.data) / self._rate, zeros=not piece.data.any())
@@ -282,7 +284,7 @@ class Microphone:
         mono = self._down_mix.mix(frames)
         if (warning := self._down_mix.warning()) and self._warn_cancelled.passes():
             _log.warning("%s: %s", self._name, warning)
-        return Block(self._resampler.push(mono), dropped)
+        yield Block(self._resampler.push(mono), dropped)
 
 
 class _Throttle:

@@ -95,9 +95,9 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        from kws_edge.cli.version import own_version
+        from kws_edge.version import installed_version
 
-        click.echo(own_version())
+        click.echo(installed_version())
         ctx.exit()
 
 

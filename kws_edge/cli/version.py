@@ -14,8 +14,9 @@ def version(as_json: bool) -> None:
     import onnxruntime
 
     from kws_edge.model.runtime import available_providers
+    from kws_edge.version import installed_version
 
-    versions = {"kws-edge": own_version(), "onnxruntime": onnxruntime.__version__, "numpy": numpy.__version__}
+    versions = {"kws-edge": installed_version(), "onnxruntime": onnxruntime.__version__, "numpy": numpy.__version__}
     versions |= {"python": platform.python_version(), "platform": platform.platform()}
     providers = available_providers()
     if as_json:
@@ -23,14 +24,3 @@ def version(as_json: bool) -> None:
         return
     for name, value in {**versions, "providers": ", ".join(providers)}.items():
         click.echo(f"{name:12} {value}")
-
-
-def own_version() -> str:
-    """The version of this package, as far as pip knows it."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("kws-edge")
-    except PackageNotFoundError:
-        return "not installed, run from its source"

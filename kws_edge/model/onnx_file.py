@@ -6,6 +6,7 @@ An ONNX file is a protobuf message. The metadata are its fields 14, each a messa
 Source: ModelProto and StringStringEntryProto of onnx.proto.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -66,6 +67,9 @@ def check_target(source: Path, target: Path, *, overwrite: bool) -> None:
     """Raise SettingError where a copy of `source` must not go to `target`."""
     if target.suffix != ".onnx":
         raise SettingError(f"cannot write {target}; expected a name that ends in .onnx")
+    folder = next(parent for parent in target.absolute().parents if parent.exists())  # those below it are made
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise SettingError(f"cannot write {target}; expected a folder that can be written, not {folder}")
     if target.exists():
         if source.exists() and target.samefile(source):
             raise SettingError(f"{target} is the model itself; expected another name, for a copy")

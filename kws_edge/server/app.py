@@ -22,9 +22,10 @@ from kws_edge.server.http.limits import CloseUnread
 from kws_edge.server.http.problems import ProblemError
 from kws_edge.server.http.schemas import Classified, ProblemDetails
 from kws_edge.server.observe import Metrics, Observer
-from kws_edge.server.service import Service, installed_version
+from kws_edge.server.service import Service
 from kws_edge.server.settings import RUNTIME, ServerSettings
 from kws_edge.text import shortened
+from kws_edge.version import installed_version
 
 PAGE: Final = Path(__file__).parent / "page"
 

@@ -71,10 +71,31 @@ class Observer:
         self._app, self._metrics, self._stopping = app, metrics, stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; streams log and count themselves."""
-        if scope["type"] != "http":
+        """Handle one request or handshake; streams that were accepted log and count themselves."""
+        if scope["type"] == "http":
+            await self._request(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._handshake(scope, receive, send)
+        else:
             await self._app(scope, receive, send)
-            return
+
+    async def _handshake(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count and log a refused handshake as the GET request that it is."""
+        began, status = time.perf_counter(), 0
+
+        async def observed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "websocket.http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed)
+        finally:
+            if status:
+                self._note(scope, "GET", status, began, uuid.uuid4().hex)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         given = Headers(scope=scope).get("X-Request-ID", "")
         request_id = given if re.fullmatch(r"[\w.:-]{1,128}", given, re.ASCII) else uuid.uuid4().hex
@@ -112,18 +133,22 @@ class Observer:
                     scope, receive, observed
                 )
         finally:
-            seconds = time.perf_counter() - began
-            route = getattr(scope.get("route"), "path", "unmatched")
-            method = scope["method"] if scope["method"] in _METHODS else "other"  # each label takes memory for good
-            self._metrics.requests.labels(method, route, status).inc()
-            self._metrics.seconds.labels(route).observe(seconds)
-            level = logging.DEBUG if route.startswith("/health") else logging.INFO
-            fields = {
-                "request_id": request_id,
-                "method": scope["method"],
-                "route": route,
-                "status": status,
-                "ms": round(seconds * 1e3, 1),
-                "client": (scope.get("client") or ["unknown"])[0],
-            }
-            _log.log(level, "request", extra={"fields": fields})
+            self._note(scope, scope["method"], status, began, request_id)
+
+    def _note(self, scope: Scope, method: str, status: int, began: float, request_id: str) -> None:
+        """Count and log one answer."""
+        seconds = time.perf_counter() - began
+        route = getattr(scope.get("route"), "path", "unmatched")
+        known = method if method in _METHODS else "other"  # each label takes memory for good
+        self._metrics.requests.labels(known, route, status).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        fields = {
+            "request_id": request_id,
+            "method": method,
+            "route": route,
+            "status": status,
+            "ms": round(seconds * 1e3, 1),
+            "client": (scope.get("client") or ["unknown"])[0],
+        }
+        level = logging.DEBUG if route.startswith("/health") else logging.INFO
+        _log.log(level, "request", extra={"fields": fields})

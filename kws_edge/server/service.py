@@ -6,7 +6,6 @@ import hmac
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -153,14 +152,6 @@ class Service:
             client = hashlib.sha256(given).hexdigest()[:16]
         self.rate.take(client)
         return client
-
-
-def installed_version() -> str:
-    """The version of kws-edge; "unknown" where it runs from a source tree that is not installed."""
-    try:
-        return version("kws-edge")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _key(connection: HTTPConnection) -> str | None:

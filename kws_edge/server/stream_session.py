@@ -27,7 +27,7 @@ from kws_edge.server.http.websocket import WAITING
 from kws_edge.server.http.wording import TARGET
 from kws_edge.server.lag import Lag
 from kws_edge.server.messages import Pcm
-from kws_edge.server.service import Service, installed_version
+from kws_edge.server.service import Service
 from kws_edge.stream.events import Abstentions, local_time
 from kws_edge.stream.framing import DEFAULT_HOP, MAX_HOP, MIN_HOP, check_hop, window_seconds
 from kws_edge.stream.settings import StreamSettings, chosen_labels
@@ -35,6 +35,7 @@ from kws_edge.stream.spotter import Spotter
 from kws_edge.stream.state import Snapshot
 from kws_edge.stream.wake import LONGEST, SHORTEST, WAKE_SECONDS, Wake
 from kws_edge.text import shortened
+from kws_edge.version import installed_version
 
 _MAX_GAP: Final = 3600  # s; after a longer one a new stream is as good
 _MAX_COMMAND: Final = 1_024  # characters of a text message

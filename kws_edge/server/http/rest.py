@@ -24,10 +24,11 @@ from kws_edge.server.http.limits import read_chunks, read_files, read_form
 from kws_edge.server.http.problems import CODES, MEDIA_TYPE, ProblemError, about, refuse_repeated
 from kws_edge.server.http.wording import CHANNELS, TARGET
 from kws_edge.server.inference import ClipAnswer, ClipOutcome, ClipRequest
-from kws_edge.server.service import Service, installed_version
+from kws_edge.server.service import Service
 from kws_edge.stream.framing import window_seconds
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.text import one_line, shortened
+from kws_edge.version import installed_version
 
 FORM: Final = "multipart/form-data"
 AUDIO: Final = ("audio/*", "application/octet-stream")

@@ -368,6 +368,22 @@ def test_a_device_that_refuses_16_khz_is_resampled_from_its_native_rate() -> Non
     assert samples.max() == pytest.approx(0.3, abs=0.02)
 
 
+def test_what_the_resampler_holds_at_an_overflow_comes_before_it() -> None:
+    machine = StandIn(accepts=lambda rate, n: rate == 48_000)
+    mic = Microphone(backend=machine)
+    blocks, heard = iter(mic), []
+
+    def speak() -> None:
+        wait(lambda: len(machine.open))
+        for _ in range(20):
+            machine.speak(sine(440, 0.05, 48_000), overflow=True)
+
+    threading.Thread(target=speak).start()
+    while sum(map(len, heard)) < 19 * 800:  # the last block's end waits for the next
+        heard.append(next(blocks).samples)
+    assert np.concatenate(heard)[: 19 * 800].std() == pytest.approx(sine(440, 1).std(), rel=0.02)
+
+
 def test_a_device_that_refuses_one_channel_is_opened_with_two_and_mixed() -> None:
     machine = StandIn(accepts=lambda rate, n: n == 2)
     _, blocks = opened(machine)

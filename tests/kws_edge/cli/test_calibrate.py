@@ -226,6 +226,7 @@ class TestCalibrate:
             (("--out", "mine.bin"), "expected a name that ends in .onnx"),
             (("--out", "mine.audio.onnx"), "expected a name that does not end in .audio.onnx, as a form of a model"),
             (("--out", "a\nb\x1b.onnx"), "expected a name of printable characters"),
+            (("--out", "hiss.wav/mine.onnx"), "expected a folder that can be written, not "),
             (("--plot", "det.png"), "expected a name that ends in .svg"),
             (("--smoothing", "7"), "smoothing=7"),
             (("--hop", "0.005"), "hop=0.005"),

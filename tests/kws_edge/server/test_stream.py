@@ -507,6 +507,14 @@ def test_a_refused_handshake_is_no_failure_in_the_log(server: httpx.Client, capl
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
+def test_a_refused_handshake_is_counted_and_logged_as_a_request(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with live_server(path) as server, caplog.at_level(logging.INFO, "kws_edge.server"):
+        denial(server, origin="https://example.org")
+        assert 'kws_edge_requests_total{method="GET",route="unmatched",status="403"} 1.0' in server.get("/metrics").text
+    requests = [r.fields for r in caplog.records if r.getMessage() == "request"]  # type: ignore[attr-defined]
+    assert (requests[0]["status"], requests[0]["client"]) == (403, "127.0.0.1")
+
+
 def test_a_proxy_that_changes_the_host_is_named_as_what_may_be_wrong(server: httpx.Client) -> None:
     with pytest.raises(InvalidStatus) as refused, stream(server, _origin="https://example.org"):
         pass
