@@ -115,7 +115,7 @@ def wake(
     Beside NAME.onnx it writes the card NAME.md, the trade-off curve NAME.svg, and NAME.step.onnx for streams. If it is
     stopped, the same command continues. The same seed gives the same model.
 
-    By default it takes about ten minutes on one core of a server (4 to synthesise, 4 to train, 2 for the threshold) and
+    By default it takes ten to twenty minutes on one core of a server (two fifths each to synthesise and to train) and
     2.5 GB of memory; at the end it says what it took.
 
     \b
