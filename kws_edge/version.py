@@ -4,8 +4,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def installed_version() -> str:
-    """The version of kws-edge as pip knows it; "not installed" for a source tree that only lies on the path."""
+    """The version of kws-edge as pip knows it, or in words that it is not installed."""
     try:
         return version("kws-edge")
     except PackageNotFoundError:
-        return "not installed"
+        return "not installed, run from its source"

@@ -93,7 +93,7 @@ class Observer:
             await self._app(scope, receive, observed)
         finally:
             if status:
-                self._note(scope, "GET", status, began, uuid.uuid4().hex)
+                self._note(scope, status, began, uuid.uuid4().hex)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
@@ -133,11 +133,12 @@ class Observer:
                     scope, receive, observed
                 )
         finally:
-            self._note(scope, scope["method"], status, began, request_id)
+            self._note(scope, status, began, request_id)
 
-    def _note(self, scope: Scope, method: str, status: int, began: float, request_id: str) -> None:
+    def _note(self, scope: Scope, status: int, began: float, request_id: str) -> None:
         """Count and log one answer."""
         seconds = time.perf_counter() - began
+        method = scope.get("method", "GET")  # as a handshake is
         route = getattr(scope.get("route"), "path", "unmatched")
         known = method if method in _METHODS else "other"  # each label takes memory for good
         self._metrics.requests.labels(known, route, status).inc()

@@ -291,7 +291,7 @@ def test_the_version_of_a_source_tree_that_is_not_installed_is_said(monkeypatch:
 
     monkeypatch.setattr(version, "version", unknown)
     told = run("--version")
-    assert (told.exit_code, told.stdout) == (0, "not installed\n")
+    assert (told.exit_code, told.stdout) == (0, "not installed, run from its source\n")
 
 
 def test_the_version_says_what_it_stands_on() -> None:
