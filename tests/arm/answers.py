@@ -1,6 +1,6 @@
 """Print what kws-edge answers here, as JSON: run on two kinds of processor, to be compared.
 
-    python answers.py SAMPLES
+    python answers.py SAMPLES STEP_GRAPH
 
 Every model on every recording of the folder (on the long one, the default model alone); and the graph that takes a
 stream's samples and carries the rest as states, on the long one.
@@ -55,8 +55,7 @@ def step_graph(model: Path, sound: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    samples = Path(sys.argv[1])
-    model = shipped_models()["stream"].with_suffix(".audio.step.onnx")
+    samples, model = map(Path, sys.argv[1:])
     answers = {
         "machine": platform.machine(),
         "clips": clips(samples),
