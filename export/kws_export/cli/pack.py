@@ -36,9 +36,9 @@ def pack(
 ) -> None:
     """Pack recordings without the words into one file.
 
-    The file loads in seconds, and serves as the negatives of `kws-export wake`. If a folder has transcripts.tsv (file
-    name, text), the pack keeps it. If a recording has a label track NAME.labels.txt beside it, the words that it names
-    are cut out.
+    The file loads in seconds, and serves as the negatives of `kws-export wake`. If a folder, or one in it, has
+    transcripts.tsv (path of a file as seen from there, text), the pack keeps the texts. If a recording has a label
+    track NAME.labels.txt beside it, the words that it names are cut out.
 
     \b
     kws-export pack my_radio my_kitchen --out negatives.npz
@@ -53,7 +53,7 @@ def pack(
 
     check_name(out)
     check_writable(out)
-    wanted = [(folder.parent, Source(folder.name)) for folder in folders]
+    wanted = [(folder.parent, Source.of(folder)) for folder in folders]
     wanted += [(data, source) for source in (load_sources(sources) if sources else ())]
     if not wanted:
         raise SettingError("nothing to pack; give a FOLDER, or --sources")

@@ -27,6 +27,7 @@ from kws_edge.files import PARTIAL, read_arrays
 from kws_edge.text import is_one_line, one_line, shortened, shown, words_of
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.negatives import between
+from kws_export.data.transcripts import transcript, transcripts
 from kws_export.texts import UNSTATED, check_texts
 from kws_export.toml import read_toml
 
@@ -38,7 +39,6 @@ _log = logging.getLogger(__name__)
 FORMAT = 1
 OPUS_LEVEL = 0.93
 """libsndfile's compression level, 0 to 1: about 20 kbit/s."""
-TRANSCRIPTS = "transcripts.tsv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,11 @@ class Source:
         for text in (self.name, self.licence, self.attribution):  # which go into a model's file and onto its card
             if not is_one_line(text):
                 raise SettingError(f"source {shown(self.folder)}: {shown(text)}; expected a text of one line")
+
+    @classmethod
+    def of(cls, folder: Path) -> "Source":
+        """A folder, seen from its parent, of which nothing else is known."""
+        return cls(folder.name, one_line(folder.resolve().name))  # which "." and ".." have too
 
     def speaker_of(self, path: Path) -> str:
         """Who speaks in a recording."""
@@ -234,14 +239,14 @@ def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None)
 
     Raises
     ------
-    SettingError : there is no recording, or the transcripts are of none.
+    SettingError : there is no recording, or `transcripts` refuses a table of texts.
     AudioError : one cannot be decoded.
     """
     folder = root / source.folder
     paths = sorted(path for path in folder.glob(source.pattern) if is_audio(path))
     if not paths:
         raise SettingError(f"no recording below {folder} that matches {source.pattern}; expected audio files")
-    texts = _transcripts(folder)
+    texts = transcripts(folder, paths)
     if source.minutes:
         paths = [paths[i] for i in np.random.default_rng(0).permutation(len(paths))]
     pieces: list[Piece] = []
@@ -250,7 +255,7 @@ def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None)
         speaker = source.speaker_of(path.relative_to(folder))
         if left > 0 and source.holds(speaker):
             for samples in between(load(path).samples, words_beside(path)):
-                pieces.append(Piece(source, speaker, texts.get(path.name, ""), samples))
+                pieces.append(Piece(source, speaker, texts.get(path, ""), samples))
                 left -= len(samples)
         step()
     return pieces
@@ -276,23 +281,6 @@ def manifest_lines(pack: Pack) -> list[str]:
         minutes = sum(len(p.samples) for p in pack.pieces if p.source == source) / SAMPLE_RATE / 60
         lines.append(f"{source.name}: {minutes:.1f} min; licence: {source.licence}; attribution: {source.attribution}")
     return lines
-
-
-def _transcripts(folder: Path) -> dict[str, str]:
-    table = folder / TRANSCRIPTS
-    if not table.is_file():
-        return {}
-    try:
-        lines = table.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other ends of lines
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"{table}: {error}; expected lines of a file's name, a tab and its text, as UTF-8") from None
-    rows = (line.split("\t", 1) for line in lines)
-    texts = {row[0]: row[1] for row in rows if len(row) == 2}
-    if not any(path.name in texts for path in folder.rglob("*")):
-        raise SettingError(
-            f"{table}: no line names a recording in {folder}; expected a file's name, a tab and its text, a line each"
-        )
-    return texts
 
 
 def _encoded(samples: I16) -> "np.ndarray[Any, np.dtype[np.uint8]]":
@@ -327,10 +315,10 @@ def open_packs(names: Sequence[str], step: Callable[[], None] = lambda: None) ->
         if path.suffix == ".npz":
             pieces += Pack.load(path).pieces
         elif path.is_dir():
-            pieces += collect(path.parent, Source(path.name), step)
+            pieces += collect(path.parent, Source.of(path), step)
         elif is_audio(path):
             pieces += [
-                Piece(Source(path.name), path.name, "", part)
+                Piece(Source(path.name), path.name, transcript(path), part)
                 for part in between(load(path).samples, words_beside(path))
             ]
         else:
