@@ -90,7 +90,8 @@ def trainer(
     **options: Any,
 ) -> Trainer:
     """A trainer whose decoded clips are beside the data set, or in another cache."""
-    return Trainer(settings, prepare(settings, root, cache or root.parent / "cache", negatives), folder, **options)
+    data = prepare(settings, root, cache or root.parent / "cache", negatives, folder=folder)
+    return Trainer(settings, data, folder, **options)
 
 
 def run(trainer: Trainer) -> list[EpochResult]:

@@ -88,7 +88,7 @@ def train(
     chosen = pick_device(device)
     with joined_world(chosen) as world:
         folder = out or Path("runs") / f"{recipe.name}-{recipe.seed}"
-        prepared = prepare(recipe, data, cache, negatives)
+        prepared = prepare(recipe, data, cache, negatives, folder=folder)
         trainer = Trainer(recipe, prepared, folder, device=chosen, world=world, workers=workers)
 
         def report(result: "EpochResult") -> None:

@@ -45,8 +45,8 @@ def _of_table(table: Path, recordings: Collection[Path]) -> dict[Path, str]:
         first, *others = by_name[name]
         if others:
             raise SettingError(
-                f"{table}: {shown(name)} may be {one_line(first)} or {one_line(others[0])}; expected paths as seen from "
-                f"{one_line(table.parent)} where recordings share a name"
+                f"{table}: {shown(name)} may be {one_line(first)} or {one_line(others[0])}; expected paths as seen "
+                f"from {one_line(table.parent)} where recordings share a name"
             )
         texts[first] = rows[name]
     if not texts:

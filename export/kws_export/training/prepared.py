@@ -19,6 +19,7 @@ from kws_export.data.splits import ArrayDataset, load_split
 from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import Trained, starting_network, weights_file
 from kws_export.training.recipe import Recipe
+from kws_export.training.run_folder import has_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class TrainingData:
     noises : float32 recordings that augmentation mixes in.
     negatives : draws windows without a word; None for a recipe that has none.
     about : what the recordings' folder says of them.
-    start : the file that the run starts from, and its network; None for random weights.
+    start : the file that the run starts from, and its network; None for random weights, and where it goes on.
     """
 
     labels: tuple[str, ...]
@@ -46,13 +47,16 @@ class TrainingData:
     start: tuple[Path, Trained] | None = None
 
 
-def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[str] = ()) -> TrainingData:
+def prepare(
+    recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[str] = (), *, folder: Path | None = None
+) -> TrainingData:
     """Decode what a recipe trains on, or find it in the cache.
 
     Parameters
     ----------
     data_root : Speech Commands, in its public layout.
     negatives : the recordings without a word that a recipe with negatives draws from: folders, files, globs.
+    folder : that of the run. Where it holds one, this has the weights, and the recipe's start is not read.
 
     Raises
     ------
@@ -66,7 +70,8 @@ def prepare(recipe: Recipe, data_root: Path, cache: Path, negatives: Sequence[st
             f"{len(labels)} words in {data_root} have more than min_clips={recipe.min_clips} training clips; "
             "expected at least 2: lower min_clips in the recipe, or name its labels"
         )
-    start = starting_network(recipe, front_end) if recipe.start else None
+    new = folder is None or not has_run(folder)
+    start = starting_network(recipe, front_end) if recipe.start and new else None
     if recipe.test_list:
         listed(data_root, recipe.test_list)  # which is read hours later, when the run is exported
     for teacher in recipe.distillation.teachers:

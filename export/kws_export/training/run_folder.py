@@ -35,6 +35,11 @@ class EpochResult:
     samples_per_second: float
 
 
+def has_run(folder: Path) -> bool:
+    """Whether a folder holds a run to go on from."""
+    return (folder / "last.pt").exists()
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The folder of one run of one recipe."""
@@ -47,7 +52,7 @@ class RunFolder:
     @property
     def has_run(self) -> bool:
         """Whether there is something to go on from."""
-        return (self.path / "last.pt").exists()
+        return has_run(self.path)
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other processes from training in the folder. Raises SettingError where one does."""

@@ -154,7 +154,7 @@ def trainer_of(run: SweepRun, settings: SweepSettings) -> "Trainer":
     tune_process()
     torch.set_num_threads(settings.threads)
     device = pick_device(settings.device)
-    data = prepare(run.recipe, settings.data, settings.cache, settings.negatives)
+    data = prepare(run.recipe, settings.data, settings.cache, settings.negatives, folder=run.folder)
     return Trainer(run.recipe, data, run.folder, device=device)
 
 

@@ -22,7 +22,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model.variants import Variant, get_variant
 from kws_export.data.batches import EpochBatches
 from kws_export.training.averaging import follow
-from kws_export.training.checkpoint import new_network
+from kws_export.training.checkpoint import new_network, starting_network
 from kws_export.training.distillation import Teachers
 from kws_export.training.distribution import ALONE, World, average_buffers, average_gradients, own_device, total
 from kws_export.training.losses import evidential_loss, kl_weight
@@ -90,8 +90,9 @@ class Trainer:
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
         if self.run_folder.has_run:
             self._resume()
-        elif data.start:
-            take_weights(self.model, *data.start, data, self.variant)
+        elif recipe.start:
+            start = data.start or starting_network(recipe, data.front_end)  # the folder had a run when it was prepared
+            take_weights(self.model, *start, data, self.variant)
             self.judged.load_state_dict(self.model.state_dict())
 
     def run(self, progress: Callable[[int, int, float], None], report: Callable[[EpochResult], None]) -> None:

@@ -31,6 +31,7 @@ from kws_export.training.distillation import Teachers
 from kws_export.training.distribution import pick_device
 from kws_export.training.losses import evidential_loss, kl_weight
 from kws_export.training.novograd import NovoGrad
+from kws_export.training.prepared import prepare
 from kws_export.training.recipe import Distillation
 from kws_export.training.run_folder import EpochResult
 from kws_export.training.schedule import warmup_hold_decay
@@ -523,6 +524,31 @@ def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(
     with pytest.raises(SettingError, match=r"no file .*none\.pt; expected a checkpoint, .*; is it still to be trained"):
         tone_words.trainer(tones, tmp_path / "run", recipe, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_second_stage_goes_on_without_its_first(tones: Path, tmp_path: Path) -> None:
+    start, recipe = tmp_path / "first" / "last.pt", tone_words.recipe(epochs=2, start=str(tmp_path / "first/last.pt"))
+    tone_words.run(tone_words.trainer(tones, tmp_path / "first", tone_words.recipe(epochs=1)))
+    halted = tone_words.trainer(tones, tmp_path / "second", recipe)
+    with pytest.raises(KeyboardInterrupt):
+        halted.run(lambda step, steps, loss: None, interrupt)
+    start.unlink()
+    resumed = tone_words.trainer(tones, tmp_path / "second", recipe)
+    assert [result.epoch for result in tone_words.run(resumed)] == [2]
+    with pytest.raises(SettingError, match="no file"):
+        tone_words.trainer(tones, tmp_path / "third", recipe)
+    with pytest.raises(SettingError, match="another recipe, which differs in start"):
+        tone_words.trainer(tones, tmp_path / "second", replace(recipe, start="another.pt"))
+
+
+def test_a_run_that_is_gone_when_it_would_go_on_begins_from_its_start(
+    tones: Path, tone_run: Path, tmp_path: Path
+) -> None:
+    recipe = tone_words.recipe(start=str(tone_run / "last.pt"))
+    data = prepare(recipe, tones, tones.parent / "cache", folder=tone_run)
+    trainer = Trainer(recipe, data, tmp_path / "second")
+    saved = load_checkpoint(tone_run / "last.pt")["model"]
+    assert all(torch.equal(value, saved[name]) for name, value in trainer.model.state_dict().items())
 
 
 def test_a_start_is_read_once(tone_run: Path, tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
