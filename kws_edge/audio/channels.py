@@ -28,7 +28,7 @@ _RECOVERED: Final = 0.9  # and no longer where it has this, so that a stream doe
 
 def check_channel(channel: Channel | None) -> None:
     """Raise SettingError unless it is None, a whole number of at least 1, or "mix"."""
-    if channel is None or channel == "mix":
+    if channel is None or (isinstance(channel, str) and channel == "mix"):
         return
     if isinstance(channel, bool) or not isinstance(channel, int) or channel < 1:
         raise SettingError(f"channel={channel!r}; expected a number from 1, or mix")

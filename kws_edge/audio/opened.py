@@ -100,7 +100,8 @@ def open_source(
 ) -> Iterator[Opened]:
     """Open what `load` takes, and close what was opened; limits and errors are those of `load`."""
     if isinstance(source, np.ndarray):
-        yield _open_array(source, rate, max_seconds, max_samples)
+        samples = np.asarray(source) if isinstance(source, np.matrix) else source  # whose rows are matrices, too
+        yield _open_array(samples, rate, max_seconds, max_samples)
         return
     if not (isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) or _is_binary_file(source)):
         raise AudioError(f"audio of type {type(source).__name__}; expected a path, bytes, a binary file or an array")

@@ -3,6 +3,7 @@
 `WavFile` and `StandardInput` are here, `kws_edge.audio.microphone` has the microphone.
 """
 
+import io
 import logging
 import math
 import os
@@ -145,12 +146,20 @@ class StandardInput:
 
         Raises
         ------
-        SettingError : a rate outside `MIN_RATE` to `MAX_RATE`, or an impossible channel.
+        SettingError : a rate outside `MIN_RATE` to `MAX_RATE`, an impossible channel, or a stream that is text or none.
         """
         if isinstance(rate, bool) or not isinstance(rate, int) or not MIN_RATE <= rate <= MAX_RATE:
             raise SettingError(f"rate={rate!r} Hz; expected a whole number from {MIN_RATE} to {MAX_RATE}")
         check_channel(channel)
-        self._rate, self._stream, self._channel, self._closed = rate, stream or sys.stdin.buffer, channel, False
+        if stream is None and sys.stdin is None:
+            raise SettingError("standard input is closed; expected samples in it, or another stream")
+        stream = sys.stdin.buffer if stream is None else stream
+        if not hasattr(stream, "read") or isinstance(stream, io.TextIOBase):
+            raise SettingError(
+                f"stream of type {type(stream).__name__}; expected a binary one, such as sys.stdin.buffer or "
+                'open(path, "rb")'
+            )
+        self._rate, self._stream, self._channel, self._closed = rate, stream, channel, False
         self._mute = MuteWatch("standard input", "what writes to it is muted, or may not record")
         self._down_mix = DownMix(1)
 

@@ -51,6 +51,8 @@ class _Commands(click.Group):
         refuse_empty_values(args)
         try:
             return super().parse_args(ctx, replace_renamed(args, _RENAMED))
+        except KeyboardInterrupt:  # during --help, which imports all commands
+            ctx.exit(130)
         except BrokenPipeError:
             raise
         except OSError as error:  # of --help on a full disk

@@ -9,7 +9,7 @@ import click
 
 from kws_edge.cli.options import force_option
 from kws_edge.errors import AudioError, SettingError
-from kws_edge.text import one_line
+from kws_edge.text import is_one_line, one_line, shown
 
 if TYPE_CHECKING:
     from kws_edge.arrays import F32
@@ -44,6 +44,7 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     Exit status: 0 the model was written; 1 most takes are too unlike the others for a model, as those of several voices
     are, and none was written; 2 wrong usage, or takes or a file that cannot be used.
     """
+    from kws_edge.model.metadata import LONGEST_NAME
     from kws_edge.model.onnx_file import model_name, write_whole
     from kws_edge.tuning.enrolment import Background, Embedding, build, describe, enrol
     from kws_edge.tuning.record import check_targets, remove_forms
@@ -51,6 +52,8 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     word = " ".join(word.split())  # as options read it
     if not word or word.startswith("_") or "," in word:
         raise SettingError(f"word {word!r}; expected a word or phrase without commas, not beginning with an underscore")
+    if not is_one_line(word) or len(word) > LONGEST_NAME:
+        raise SettingError(f"word {shown(word)}; expected what can be shown on a line, up to {LONGEST_NAME} characters")
     name = model_name(out)
     for file in files:
         check_targets(Path(file), out, overwrite=force)

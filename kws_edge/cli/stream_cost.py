@@ -8,12 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
-from kws_edge.arrays import F32
 from kws_edge.cli.options import Number, hop_option, model_option
 
 if TYPE_CHECKING:
+    from kws_edge.arrays import F32
     from kws_edge.stream.spotter import Spotter
 
 
@@ -93,8 +92,10 @@ def stream_cost(file: str | None, model: str | None, hop: float, seconds: float,
         click.echo(f"{name:10} {value}")
 
 
-def measure(spotter: "Spotter", chunks: Iterable[F32]) -> Cost | None:
+def measure(spotter: "Spotter", chunks: "Iterable[F32]") -> Cost | None:
     """Stream chunks of a hop each; None where they end before the warm-up does."""
+    import numpy as np
+
     from kws_edge.audio.level import SAMPLE_RATE
     from kws_edge.bench.machine import resident_memory
     from kws_edge.bench.workload import WARM_UP

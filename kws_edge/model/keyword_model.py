@@ -18,7 +18,7 @@ from kws_edge.audio.channels import Channel
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load, read_blocks
 from kws_edge.audio.opened import Source
-from kws_edge.errors import AudioError
+from kws_edge.errors import AudioError, ModelError, SettingError
 from kws_edge.model.answers import answers
 from kws_edge.model.clips import Window, cut, whole
 from kws_edge.model.features import mfcc
@@ -30,12 +30,14 @@ from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.model.session import MAX_BATCH, Outputs, Session
 from kws_edge.model.shipped import find_model
 from kws_edge.model.target import Target
+from kws_edge.text import shown
 
 
 class KeywordModel:
     """A loaded model, made by `load`. It can be shared between threads, and still works after a fork.
 
-    Do not fork while another thread decodes a file: a lock that libsndfile's wrapper holds then is never released.
+    Pickled, as for a process that is not forked, it is loaded again from its file, which must still be the same. Do not
+    fork while another thread decodes a file: a lock that libsndfile's wrapper holds then is never released.
 
     Attributes
     ----------
@@ -54,12 +56,18 @@ class KeywordModel:
 
     def __init__(self, session: Session) -> None:
         """`load` makes one."""
+        if not isinstance(session, Session):
+            raise SettingError(f"a KeywordModel of {shown(session)}; expected KeywordModel.load(name or path)")
         self._session = session
 
     def __repr__(self) -> str:
         """Its name, how many labels it has, its variant and what runs it."""
         about = f"{len(self.labels)} labels, {self.metadata.variant}, on {self.provider}"
         return f"<KeywordModel {self.name}: {about}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What loads it again."""
+        return _load_again, (self._session.file, self._session.asked, self.metadata)
 
     @classmethod
     def load(
@@ -75,7 +83,7 @@ class KeywordModel:
         Parameters
         ----------
         model : None for `DEFAULT_MODEL`, the name of a shipped model, or a path: a text that ends in .onnx or has a
-            separator in it. The file is not needed after loading.
+            separator in it. The file is not needed after loading, except to pickle the model.
         provider : the execution provider: "cpu", or one that another build of onnxruntime has, such as "cuda".
         strict : fail if the provider is unavailable, instead of warning and falling back to the CPU.
         threads : threads of one inference. The networks are so small that more than one seldom helps.
@@ -85,7 +93,7 @@ class KeywordModel:
         ModelError : the file is missing, empty, not ONNX, too new for this onnxruntime or without metadata, or its
             metadata are malformed or disagree with its graph. The message gives what was found and what is supported.
         ProviderError : strict, and the provider is unavailable.
-        SettingError : no shipped model or provider has that name, or threads are below 1.
+        SettingError : no shipped model or provider has that name, or threads are below 1 or above 1024.
 
         Examples
         --------
@@ -229,7 +237,10 @@ class KeywordModel:
         ['silence', 'silence', 'silence']
         """
         fe = self.metadata.front_end
-        clips = np.asarray(samples)
+        try:
+            clips = np.asarray(samples)
+        except ValueError as e:
+            raise AudioError(f"{e}; expected clips of equal length") from None
         if clips.ndim != 2 or clips.dtype.kind != "f" or not fe.fits(clips.shape[1]):
             raise AudioError(
                 f"samples {clips.dtype} {list(clips.shape)}; expected floating point [n, {fe.window} to "
@@ -251,3 +262,11 @@ class KeywordModel:
         except AudioError:
             return Window(0.0, len(clip) / SAMPLE_RATE, np.empty((0, fe.n_mfcc), np.float32), None)
         return whole(samples, mfcc(samples, fe))
+
+
+def _load_again(file: Path, asked: dict[str, Any], metadata: Metadata) -> KeywordModel:
+    """A model that was pickled. Raises ModelError where its file is another by now, and what `load` does."""
+    model = KeywordModel.load(file, **asked)
+    if model.metadata != metadata:
+        raise ModelError(f"{file}: another model than the one that was pickled; expected the file unchanged")
+    return model

@@ -20,10 +20,12 @@ from kws_edge.errors import ModelError, ProviderError, SettingError
 from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, available_providers, full_name, open_session, short_name
-from kws_edge.text import one_line, shortened
+from kws_edge.text import one_line, shortened, shown
 
 MAX_BATCH: Final = 16
 """Clips or windows per run, at most: its memory grows with more, its speed hardly does."""
+
+MAX_THREADS: Final = 1024
 
 _ROUNDING: Final = 1e-5
 """By how much float32 may miss the ends of a range."""
@@ -76,15 +78,17 @@ class Session:
     Attributes
     ----------
     path : the file.
+    file, asked : the same as an absolute path, and the other parameters, to open it again.
     metadata : what it says of itself.
     provider : the execution provider that runs, such as "cpu".
     """
 
     def __init__(self, path: Path, *, provider: str, strict: bool, threads: int) -> None:
         """Open a file; the parameters and errors are those of `KeywordModel.load`."""
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise SettingError(f"threads={threads!r}; expected a whole number of at least 1")
+        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+            raise SettingError(f"threads={shown(threads)}; expected a whole number from 1 to {MAX_THREADS}")
         self.path, self._threads = path, threads
+        self.file, self.asked = path.absolute(), {"provider": provider, "strict": strict, "threads": threads}
         self._provider = full_name(provider)
         data = _read(path)
         self._data = data if threads > 1 else b""  # for `_after_fork`

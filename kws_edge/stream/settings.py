@@ -140,7 +140,7 @@ class StreamSettings:
 def label_of(word: str, labels: Sequence[str]) -> str | None:
     """The label that is meant by a word in capitals or not; None where it is none, or might be one of several."""
     alike = [label for label in labels if label.casefold() == word.casefold()]
-    return word if word in labels else alike[0] if len(alike) == 1 else None
+    return labels[labels.index(word)] if word in labels else alike[0] if len(alike) == 1 else None
 
 
 def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[str]:
@@ -154,7 +154,7 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
     if words is None:
         return list(labels)
     if isinstance(words, str) or not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
-        example, given = shown(words if isinstance(words, str) else labels[0]), shown(words)
+        example, given = shown(words if isinstance(words, str) and words in labels else labels[0]), shown(words)
         raise SettingError(f"words={given}; expected a set or a list of words, such as {{{example}}}")
     chosen, unknown = [], []
     for word in words:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.evidence import no_evidence
 from kws_edge.model.features import pad
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.metadata import is_word
 from kws_edge.model.prediction import Reason
 from kws_edge.model.score import StreamScore
 from kws_edge.model.session import Outputs
@@ -96,13 +97,15 @@ class Spotter:
 
         Raises
         ------
-        SettingError : a model that is none, unknown words, score, target or abstentions, a hop out of range, or
-            settings beside a score or target.
+        SettingError : a model that is none, unknown words, score, target or abstentions, no words beside the wake
+            words, a hop out of range, or settings beside a score or target.
         ModelError : the stream settings in the model's file are malformed.
         """
         if not isinstance(model, KeywordModel):
             how = f"KeywordModel.load({model!r})" if isinstance(model, str) else "KeywordModel.load()"
             raise SettingError(f"model of type {type(model).__name__}; expected a KeywordModel, such as {how}")
+        if clock is not None and not callable(clock):
+            raise SettingError(f"clock of type {type(clock).__name__}; expected a function that gives a datetime")
         if wake is not None and not isinstance(wake, Wake):
             raise SettingError(f"wake of type {type(wake).__name__}; expected Wake(words), such as Wake({{'yes'}})")
         for given in (settings, wake and wake.settings):
@@ -115,21 +118,31 @@ class Spotter:
         if settings is None and wake is not None and own:
             settings = StreamSettings.after_wake(model.metadata)
         self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
-        self.words = tuple(event_words(model.metadata, words, own_settings=own, after_wake=wake is not None))
+        chosen = event_words(model.metadata, words, own_settings=own, after_wake=wake is not None)
+        self.words = tuple(filter(is_word, chosen))
         self._hops = HopStream(model.metadata, hop)
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
         self._clock = clock
         self._last_clock: datetime | None = None
         self._wake_timer = WakeTimer(wake.seconds) if wake else None
         self._wake: Decision | Spotter | None = None
-        commands: Collection[str] = self.words
         if wake:
             self._wake, wakes = self._waking(wake)
-            commands = [word for word in self.words if word not in wakes]  # else it would be an event of each decision
-        self._decision = Decision(model.metadata, self.settings, hop, commands, abstentions=abstentions)
+            chosen = [word for word in chosen if word not in wakes]  # else it would be an event of each decision
+            if not any(map(is_word, chosen)):
+                others = ", ".join(word for word in model.labels if is_word(word) and word not in wakes)
+                raise SettingError(
+                    f"words: no command beside the wake words {', '.join(wakes)}; expected one or more of "
+                    f"{others or 'a model with other words'}, or no wake word"
+                )
+        self._decision = Decision(model.metadata, self.settings, hop, chosen, abstentions=abstentions)
         K = len(model.labels)
         self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
         self.reset()
+
+    def __reduce__(self) -> NoReturn:
+        """A copy, in this process or another, would share half of the stream."""
+        raise SettingError("a Spotter is a stream, which cannot be copied or pickled; expected another Spotter(model)")
 
     def reset(self) -> None:
         """Start again: time 0, nothing heard, ready for an event."""
@@ -188,6 +201,8 @@ class Spotter:
             events.append(self._woken(wakes.popleft()))
         if self._clock and events:
             now = self._clock()
+            if not isinstance(now, datetime):
+                raise SettingError(f"a clock that gives {type(now).__name__}; expected a datetime")
             events = [self._clocked(event, now) for event in events]
         return events
 
@@ -223,7 +238,7 @@ class Spotter:
     def listen(self, source: AudioSource) -> Iterator[Event]:
         """The events of a source, until it ends; it is closed then, and when the iteration is given up.
 
-        Raises SettingError for what is no source. Other errors are those of the source.
+        Raises SettingError for what is no source, or gives anything but blocks. Other errors are those of the source.
         """
         if not (isinstance(source, Iterable) and hasattr(source, "close")) or isinstance(source, io.IOBase):
             raise SettingError(f"a source of type {type(source).__name__}; expected {_source_for(source)}")
@@ -232,6 +247,8 @@ class Spotter:
     def _listen(self, source: AudioSource, blocks: Iterator[Block]) -> Iterator[Event]:
         try:
             for block in blocks:
+                if not isinstance(block, Block):
+                    raise SettingError(f"a source that gives {type(block).__name__}; expected Block(samples)")
                 if block.dropped:
                     self.gap(block.dropped)
                 yield from self.push(block.samples)
@@ -242,13 +259,18 @@ class Spotter:
     async def alisten(self, source: AudioSource) -> AsyncIterator[Event]:
         """The same for `async for`: the source and the network run in a thread, so the loop is never held up."""
         import asyncio
+        from concurrent.futures import ThreadPoolExecutor
 
         events = self.listen(source)
+        # A thread of its own: the loop's are few, and this one waits for as long as nobody speaks.
+        thread, loop = ThreadPoolExecutor(1, "kws-edge-listen"), asyncio.get_running_loop()
         try:
-            while (event := await asyncio.to_thread(next, events, None)) is not None:
+            while (event := await loop.run_in_executor(thread, next, events, None)) is not None:
                 yield event
         finally:
             source.close()  # which also ends the thread, where this is cancelled while it waits
+            thread.submit(events.close)  # type: ignore[attr-defined]  # it is a generator
+            thread.shutdown(wait=False)
 
     def _waking(self, wake: Wake) -> "tuple[Decision | Spotter, Collection[str]]":
         """What decides on the wake words, on what this stream's network says or on what another one does; and those."""
@@ -326,8 +348,17 @@ def _source_for(given: object) -> str:
     return "an AudioSource, such as WavFile(path), StandardInput() or Microphone()"
 
 
+_PLAIN = ("B", "b", "c", "h", "<h")
+"""Formats of a memoryview whose bytes are int16, or may be."""
+
+
 def as_samples(samples: Samples) -> F32:
     """What `Spotter.push` takes, as float32 [n]; errors are those of it."""
+    if isinstance(samples, memoryview) and (samples.ndim != 1 or samples.format not in _PLAIN):
+        raise AudioError(
+            f"a memoryview of format {samples.format}, of {samples.ndim} dimensions; expected bytes or int16 [n], mono "
+            "at 16 kHz; for others, numpy.asarray(view)"
+        )
     if isinstance(samples, bytes | bytearray | memoryview):
         data = bytes(samples)
         if len(data) % 2:
@@ -338,7 +369,7 @@ def as_samples(samples: Samples) -> F32:
             f"samples of type {type(samples).__name__}; expected a numpy array, int16 or floating point [n], mono at "
             "16 kHz, or bytes of int16; for a file, listen(WavFile(path))"
         )
-    if samples.ndim != 1 or not (samples.dtype == np.int16 or samples.dtype.kind == "f"):
+    if samples.ndim != 1 or not (samples.dtype.name == "int16" or samples.dtype.kind == "f"):
         raise AudioError(
             f"samples {samples.dtype} {list(samples.shape)}; expected int16 or floating point [n], mono at 16 kHz"
         )

@@ -52,7 +52,8 @@ class Wake:
 
     def __post_init__(self) -> None:
         """Refuse a time that no command can be said in, or after which nobody expects one."""
-        if not isinstance(self.seconds, int | float) or not SHORTEST <= self.seconds <= LONGEST:
+        is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
+        if not is_number or not SHORTEST <= self.seconds <= LONGEST:
             said = shortened(repr(self.seconds))
             raise SettingError(f"{said} s after a wake word; expected a number from {SHORTEST:g} to {LONGEST:g}")
 

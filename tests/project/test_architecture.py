@@ -39,6 +39,11 @@ def test_no_module_outside_the_server_loads_anything_heavy() -> None:
     assert not loaded_by(f"import {', '.join(modules)}") & HEAVY
 
 
+def test_the_list_of_commands_loads_no_package_but_that_of_the_command_line() -> None:
+    loaded = loaded_by("from kws_edge.cli import main\nmain(['--help'], standalone_mode=False)")
+    assert not loaded & (HEAVY | {"numpy", "onnxruntime", "pydantic"})
+
+
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     """A copy of both packages and of the checker's settings, free to break."""

@@ -80,7 +80,7 @@ def test_a_channel_that_is_not_there_is_refused() -> None:
         load(np.zeros((400, 2)), SAMPLE_RATE, channel=3)
 
 
-@pytest.mark.parametrize("channel", [0, -1, 1.0, True, "left"])
+@pytest.mark.parametrize("channel", [0, -1, 1.0, True, "left", np.array([1, 2])])
 def test_an_impossible_channel_is_refused(channel: Any) -> None:
     for attempt in (load, lambda x, rate, channel: read_blocks(x, 1.0, rate, channel=channel)):
         with pytest.raises(SettingError, match="expected a number from 1, or mix"):

@@ -718,3 +718,15 @@ def test_logging_is_quiet_where_all_is_well(machine: StandIn, caplog: pytest.Log
     _, blocks = opened(machine)
     next(blocks)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("stream", [io.StringIO("text"), "sound.raw", 3])
+def test_a_stream_that_gives_no_bytes_is_refused_at_once(stream: Any) -> None:
+    with pytest.raises(SettingError, match="expected a binary one"):
+        StandardInput(stream=stream)
+
+
+def test_standard_input_that_is_closed_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SettingError, match="standard input is closed"):
+        StandardInput()

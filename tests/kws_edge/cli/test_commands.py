@@ -366,6 +366,37 @@ main(prog_name="kws-edge")
     assert done.returncode == 130
 
 
+@pytest.mark.parametrize("package", ["kws_edge", "kws_export"])
+def test_ctrl_c_while_the_command_line_is_imported_ends_it_in_silence(package: str) -> None:
+    program = f"""
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "click":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from {package}.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_ctrl_c_during_the_help_ends_it_in_silence() -> None:
+    program = """
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "kws_edge.cli.serve":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from kws_edge.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 def test_a_cold_start_is_light(clips: Path) -> None:
     """A second of processor time, since other processes may be taking the clock's, and 80 MB."""

@@ -87,6 +87,10 @@ def test_a_stream_tells_the_word_once(enrolled: Path, takes: list[str], tmp_path
         (2, "yes", "x.onnx", "2 takes; expected 3 to 10"),
         (3, "_yes", "x.onnx", "not beginning with an underscore"),
         (3, "hey, lamp", "x.onnx", "without commas"),
+        (3, "\x1b[31mred", "x.onnx", "shown on a line"),
+        (3, "lam\u202ep", "x.onnx", "shown on a line"),
+        (3, "\udcff", "x.onnx", "shown on a line"),
+        (3, "a" * 201, "x.onnx", "up to 200 characters"),
         (3, "yes", "x.bin", "ends in .onnx"),
     ],
 )

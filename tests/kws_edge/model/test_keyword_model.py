@@ -2,7 +2,9 @@
 
 import io
 import json
+import multiprocessing
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -11,7 +13,7 @@ import textwrap
 import tracemalloc
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -530,6 +532,48 @@ def test_a_model_keeps_no_copy_of_its_file() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_model_can_be_handed_to_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    tiny_model.save(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    model = KeywordModel.load("./tiny.onnx", threads=2)
+    monkeypatch.chdir("/")
+    clips = np.stack([tone("mid"), tone("high")])
+    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+        assert [p.label for p in pool.submit(model.classify_batch, clips).result(60)] == ["mid", "high"]
+
+
+def test_a_pickled_model_is_refused_where_its_file_is_another_by_now(tmp_path: Path) -> None:
+    path = tiny_model.save(tmp_path)
+    pickled = pickle.dumps(KeywordModel.load(path))
+    assert pickle.loads(pickled).labels == METADATA.labels
+    tiny_model.save(tmp_path, metadata=replace(METADATA, labels=("a", "b", "c")))
+    with pytest.raises(ModelError, match="another model than the one that was pickled"):
+        pickle.loads(pickled)
+
+
+@pytest.mark.parametrize("given", ["stream", Path("stream.onnx"), None])
+def test_a_model_that_was_not_loaded_is_refused_at_once(given: Any) -> None:
+    with pytest.raises(SettingError, match=r"expected KeywordModel\.load"):
+        KeywordModel(given)
+
+
+@pytest.mark.parametrize("threads", [1025, 10**30])
+def test_more_threads_than_any_machine_has_are_refused(threads: int) -> None:
+    with pytest.raises(SettingError, match="expected a whole number from 1 to 1024"):
+        KeywordModel.load(threads=threads)
+
+
+def test_clips_of_unequal_length_are_refused_as_audio(model: KeywordModel) -> None:
+    with pytest.raises(AudioError, match="expected clips of equal length"):
+        model.classify_batch([[0.0] * 16_000, [0.0] * 15_999])
+
+
+def test_a_matrix_is_the_clip_that_its_array_is(model: KeywordModel) -> None:
+    clip = tone("mid")
+    assert model.classify(np.asmatrix(clip).T, RATE).label == "mid"
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("used", [True, False], ids=["used in the child", "unused in the child"])
 def test_a_model_goes_on_working_after_a_fork(tmp_path: Path, threads: int, used: bool) -> None:

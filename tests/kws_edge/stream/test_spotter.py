@@ -1,10 +1,13 @@
 """The stream end to end: samples in, events out."""
 
 import asyncio
+import copy
 import gc
 import io
+import pickle
 import resource
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +25,7 @@ from tiny_model import METADATA, TONES
 
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
-from kws_edge.audio.sources import Block, WavFile
+from kws_edge.audio.sources import AudioSource, Block, WavFile
 from kws_edge.errors import AudioError, DeviceError, SettingError
 from kws_edge.model import evidence
 from kws_edge.model.features import mfcc
@@ -573,6 +576,91 @@ class Endless:
 
     def close(self) -> None:
         self.closed.set()
+
+
+def test_streams_that_wait_for_words_leave_threads_to_other_ones(model: KeywordModel) -> None:
+    quiet = [Endless() for _ in range(33)]  # a loop has 32 threads at most
+
+    async def drain(source: AudioSource) -> list[str | None]:
+        return [event.label async for event in Spotter(model).alisten(source)]
+
+    async def hear() -> list[str | None]:
+        waiting = [asyncio.create_task(drain(source)) for source in quiet]
+        await asyncio.sleep(0)
+        heard = await asyncio.wait_for(drain(Recorded(Block(words("mid")))), 30)
+        for source in quiet:
+            source.close()
+        await asyncio.gather(*waiting)
+        return heard
+
+    assert asyncio.run(hear()) == ["mid"]
+
+
+def test_a_stream_given_up_asynchronously_ends_the_iteration_of_its_source(model: KeywordModel) -> None:
+    ended = threading.Event()
+
+    class Noticing(Recorded):
+        def __iter__(self) -> Iterator[Block]:
+            try:
+                yield from super().__iter__()
+            finally:
+                ended.set()
+
+    async def first() -> str | None:
+        events = Spotter(model).alisten(Noticing(Block(words("mid", "hiss"))))
+        async for event in events:
+            await events.aclose()  # type: ignore[attr-defined]  # a generator's
+            return event.label
+        return None
+
+    assert asyncio.run(first()) == "mid"
+    assert ended.wait(10)
+
+
+@pytest.mark.parametrize("given", [np.zeros(160, np.float32), (np.zeros(160, np.float32), 0), None])
+def test_a_source_of_anything_but_blocks_is_refused_and_closed(model: KeywordModel, given: Any) -> None:
+    source = Recorded(given)
+    with pytest.raises(SettingError, match=rf"a source that gives {type(given).__name__}; expected Block"):
+        list(Spotter(model).listen(source))
+    assert source.closed
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_stream_is_neither_copied_nor_pickled(model: KeywordModel, copied: Any) -> None:
+    with pytest.raises(SettingError, match=r"expected another Spotter\(model\)"):
+        copied(Spotter(model))
+
+
+@pytest.mark.parametrize("clock", [3, "now"])
+def test_a_clock_that_cannot_be_asked_is_refused_at_once(model: KeywordModel, clock: Any) -> None:
+    with pytest.raises(SettingError, match="expected a function that gives a datetime"):
+        Spotter(model, clock=clock)
+
+
+def test_a_clock_that_gives_no_datetime_is_refused(model: KeywordModel) -> None:
+    clock: Any = time.time
+    with pytest.raises(SettingError, match="a clock that gives float; expected a datetime"):
+        Spotter(model, clock=clock).push(words("mid"))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [memoryview(np.zeros(4, np.float32)), memoryview(np.zeros(4, ">i2")), memoryview(np.zeros((4, 2), np.int16))],
+    ids=["float32", "big-endian", "stereo"],
+)
+def test_a_view_of_anything_but_bytes_or_int16_is_not_taken_for_int16(model: KeywordModel, view: memoryview) -> None:
+    with pytest.raises(AudioError, match="a memoryview of format"):
+        Spotter(model).push(view)
+
+
+def test_int16_of_either_byte_order_and_as_a_view_is_the_same(model: KeywordModel) -> None:
+    samples = np.round(words("mid") * 32767).astype(np.int16)
+    for same in (samples.astype(">i2"), memoryview(samples), memoryview(samples.tobytes())):
+        assert [event.label for event in Spotter(model).push(same)] == ["mid"]
+
+
+def test_the_words_are_those_of_which_there_can_be_events() -> None:
+    assert Spotter(KeywordModel.load("computer")).words == ("computer",)
 
 
 def test_cancelling_closes_a_source_that_waits_and_holds_nothing_up(model: KeywordModel) -> None:

@@ -51,6 +51,13 @@ def test_commands_count_only_after_a_wake_word(model: KeywordModel) -> None:
     assert labels(spotter.push(said(("mid", 1), ("low", 2), ("high", 1), ("mid", 6)))) == ["low", "high"]
 
 
+def test_a_command_that_can_never_come_is_refused(model: KeywordModel) -> None:
+    for words, wake in (({"low"}, {"low"}), ({"low", "mid"}, {"mid", "low", "high"}), (None, None)):
+        with pytest.raises(SettingError, match="no command beside the wake words"):
+            Spotter(model, words=words, wake=Wake(wake))
+    assert Spotter(model, words=["low", "mid"], wake=Wake({"low"})).words == ("low", "mid")
+
+
 def test_they_count_for_as_long_as_is_said(model: KeywordModel) -> None:
     sound = said(("low", 1), ("high", 1), ("mid", 2))
     for seconds, told in ((2.0, ["low", "high"]), (5.0, ["low", "high", "mid"])):
