@@ -17,6 +17,7 @@ from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float
 from kws_edge.text import folder_name
+from kws_export.data.credit import Credit
 from kws_export.voices.casting import cast
 from kws_export.voices.engine import Rendition, Utterance
 from kws_export.voices.files import write_renditions
@@ -26,7 +27,7 @@ class Pico:
     """SVOX Pico's two English voices."""
 
     name = "pico"
-    licence = "SVOX Pico, Apache-2.0"
+    credit = Credit("SVOX Pico", "Apache-2.0", "SVOX")
     takes_phonemes = False
 
     def missing(self) -> str | None:

@@ -34,7 +34,7 @@ from kws_export.cli.options import (
     metavar="FOLDER",
     help="Recordings by people: FOLDER/WORD/*, or FOLDER/* for one word.",
 )
-@click.option("--recordings-note", default="", metavar="TEXT", help="For the card: whose they are, and their licence.")
+@click.option("--recordings-note", default="", metavar="TEXT", help="For the card: 'WHAT: BY WHOM (LICENCE)'.")
 @voices_option
 @click.option(
     "--takes",

@@ -26,6 +26,7 @@ from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import PARTIAL, read_arrays
 from kws_edge.text import is_one_line, one_line, shortened, shown, words_of
 from kws_edge.tuning.soundscape import words_beside
+from kws_export.data.credit import Credit
 from kws_export.data.negatives import between
 from kws_export.data.transcripts import transcript, transcripts
 from kws_export.texts import UNSTATED, check_texts
@@ -101,6 +102,11 @@ class Source:
     def of(cls, folder: Path) -> "Source":
         """A folder, seen from its parent, of which nothing else is known."""
         return cls(folder.name, one_line(folder.resolve().name))  # which "." and ".." have too
+
+    @property
+    def credit(self) -> Credit:
+        """Whom to name for it."""
+        return Credit(self.name, self.licence, self.attribution)
 
     def speaker_of(self, path: Path) -> str:
         """Who speaks in a recording."""

@@ -125,9 +125,18 @@ def model_card(
             "",
             "## Licence and attribution",
             "",
-            f"Weights: {m.licence}. {m.attribution}",
+            f"Weights: {m.licence}. {_named_once(m.attribution, t['negatives'])}",
             "",
         ]
+    )
+
+
+def _named_once(attribution: str, negatives: str) -> str:
+    """Whom to name, without the list of recordings that the card's table has already."""
+    return (
+        attribution.replace(negatives, 'the "recordings without words" of the table above')
+        if negatives
+        else attribution
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.errors import KwsEdgeError, SettingError
+from kws_export.data.credit import Credit
 
 PEAK = 0.5
 """Every clip is scaled to this peak: engines differ in level by 20 dB, and training draws levels of its own."""
@@ -75,12 +76,12 @@ class Engine(Protocol):
     Attributes
     ----------
     name : as on the command line.
-    licence : of the voices and of what they say, with whom to credit; one line for a model's card.
+    credit : of the voices and of what they say, for a model's card.
     takes_phonemes : whether it can say an utterance that gives its phonemes.
     """
 
     name: str
-    licence: str
+    credit: Credit
     takes_phonemes: bool
 
     def missing(self) -> str | None:

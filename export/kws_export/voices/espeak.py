@@ -9,6 +9,7 @@ import numpy as np
 
 from kws_edge.arrays import F32
 from kws_edge.errors import DependencyError
+from kws_export.data.credit import Credit
 from kws_export.voices.engine import Rendition, Utterance, run_program
 
 PROGRAM = "espeak-ng"
@@ -23,7 +24,7 @@ class Espeak:
     """espeak-ng's variants are its voices: `f1`, `Annie`, `max`, on whatever language."""
 
     name = "espeak"
-    licence = "espeak-ng, GPL-3.0 (the program; what it says is free of it)"
+    credit = Credit("espeak-ng", "GPL-3.0, the program; what it says is free of it", "the authors of espeak-ng")
     takes_phonemes = True
 
     def missing(self) -> str | None:

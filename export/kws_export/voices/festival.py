@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from kws_edge.arrays import F32
+from kws_export.data.credit import Credit
 from kws_export.voices.engine import Rendition, run_program
 
 _PACKAGES = {
@@ -23,9 +24,10 @@ class Festival:
     """Festival."""
 
     name = "festival"
-    licence = (
-        "Festival voices: cmu_us_slt_arctic_hts (Carnegie Mellon University, Nagoya Institute of Technology, BSD "
-        "style), kal_diphone and ked_diphone (Carnegie Mellon University, University of Edinburgh, BSD style)"
+    credit = Credit(
+        "Festival voices cmu_us_slt_arctic_hts, kal_diphone, ked_diphone",
+        "BSD style",
+        "Carnegie Mellon University; Nagoya Institute of Technology (slt), University of Edinburgh (kal, ked)",
     )
     takes_phonemes = False
 

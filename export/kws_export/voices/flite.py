@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kws_edge.arrays import F32
+from kws_export.data.credit import Credit
 from kws_export.voices.engine import Rendition, run_program
 
 _VOICES = ("slt", "rms", "awb", "kal16")
@@ -16,7 +17,7 @@ class Flite:
     """Flite."""
 
     name = "flite"
-    licence = "Flite and its voices slt, rms, awb, kal: Carnegie Mellon University, BSD style"
+    credit = Credit("Flite and its voices slt, rms, awb, kal", "BSD style", "Carnegie Mellon University")
     takes_phonemes = False
 
     def missing(self) -> str | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
+from kws_export.data.credit import Credit
 from kws_export.stored import stored
 from kws_export.voices.accents import perhaps_accented
 from kws_export.voices.engine import Rendition
@@ -55,7 +56,9 @@ class Kokoro:
     """
 
     name = "kokoro"
-    licence = "Kokoro-82M by hexgrad, Apache-2.0 (ONNX export by thewh1teagle, MIT); phonemes by espeak-ng"
+    credit = Credit(
+        "Kokoro-82M, phonemes by espeak-ng", "Apache-2.0; ONNX export MIT", "hexgrad; ONNX export by thewh1teagle"
+    )
     takes_phonemes = True
 
     def missing(self) -> str | None:

@@ -1,15 +1,17 @@
 """The card of a wake word model: what it was made from, how well it works, under which licences."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kws_edge.model.metadata import Metadata
 from kws_edge.tuning.evaluation import StreamReport
 from kws_edge.tuning.false_accepts import SOUNDS, FalseAccepts, duration, interval
 from kws_edge.tuning.points import Point
+from kws_export.data.credit import NONE, Credit, licence_links
 from kws_export.data.pack import Source
-from kws_export.texts import cell
+from kws_export.texts import UNSTATED, cell
+from kws_export.toml import read_toml
 from kws_export.training.about import About
 from kws_export.voices import Engine
 from kws_export.wake.material import Material, Saying, hours
@@ -17,6 +19,8 @@ from kws_export.wake.settings import WakeSettings
 
 LICENCE = "Apache-2.0"
 RECORDED_BY_USER = "recordings that were given with --recordings"
+STREAM_SOURCES = Path(__file__).with_name("stream.toml")
+USES = {"speech": "speech without the word", "words": "single words", "sounds": "sounds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +33,10 @@ class Provenance:
     command : what makes it again.
     data : one line: the takes of the words.
     takes : of the words, in training.
-    voices : engines' licences.
+    voices : whom to name for the engines.
     negatives : one line: hours of speech and sounds.
     sources : of the negatives.
+    first : whom to name for the start.
     recordings : what the recordings were, and their licence, as the user says it; empty where there were none.
     """
 
@@ -39,9 +44,10 @@ class Provenance:
     command: str
     data: str
     takes: int
-    voices: tuple[str, ...]
+    voices: tuple[Credit, ...]
     negatives: str
     sources: tuple[Source, ...]
+    first: tuple[Credit, ...]
     recordings: str = ""
 
     @property
@@ -54,12 +60,37 @@ class Provenance:
         """For the model's file; whoever is to be named for the first weights is added there."""
         return About(self.data, LICENCE, attribution(self.voices, self.sources, self.recordings))
 
+    @property
+    def credits(self) -> dict[Credit, str]:
+        """Each source once, with what it was used for."""
+        unstated = self.recordings == RECORDED_BY_USER
+        own = Credit(RECORDED_BY_USER, UNSTATED, UNSTATED) if unstated else Credit.parse(self.recordings)
+        recordings = [own] if self.recordings else []
+        uses = [
+            *((credit, "the word") for credit in recordings),
+            *((credit, "the word, near-misses") for credit in self.voices),
+            *((source.credit, USES[source.kind]) for source in self.sources),
+            *((credit, "the first network") for credit in self.first),
+        ]
+        used: dict[Credit, dict[str, None]] = {}
+        for credit, use in uses:
+            used.setdefault(credit, {})[use] = None
+        return {credit: ", ".join(what) for credit, what in used.items()}
 
-def attribution(voices: Iterable[str], sources: Iterable[Source], recordings: str) -> str:
-    """Whom to name: for the engines, by their licences, for the negatives and for the recordings, as the user says."""
-    named = [*voices, *(f"{s.name}: {s.attribution} ({s.licence})" for s in sources)]
+
+def attribution(voices: Iterable[Credit], sources: Iterable[Source], recordings: str) -> str:
+    """Whom to name: for the engines, for the negatives and for the recordings, as the user says."""
+    named = [str(credit) for credit in (*voices, *(source.credit for source in sources))]
     named += [recordings] if recordings else []
     return "; ".join(text.rstrip(".;") for text in named) + "."
+
+
+def first_sources(start_name: str, metadata: Metadata) -> tuple[Credit, ...]:
+    """Whom to name for the start: source by source where its list is known, else all in one."""
+    listed = read_toml(STREAM_SOURCES, "a list of sources")
+    if metadata.attribution == listed["attribution"]:
+        return tuple(Credit(**source) for source in listed["source"])
+    return (Credit(f"what `{start_name}` learnt from", NONE, metadata.attribution),)
 
 
 def provenance(
@@ -70,6 +101,7 @@ def provenance(
     sources: Sequence[Source],
     *,
     start: str,
+    first: Metadata,
     command: str,
     recordings: str,
 ) -> Provenance:
@@ -85,16 +117,18 @@ def provenance(
     speech = f"{hours(training.speech):.1f} h of speech to train with, {hours(held_out.speech):.1f} h held out"
     if held_out.single:
         speech += f", and {60 * hours(held_out.single):.0f} min of single words"
-    return Provenance(
+    made_from = Provenance(
         start=start,
         command=command,
         data="; ".join(lines),
         takes=len(training.words),
-        voices=tuple(engine.licence for engine in engines),
+        voices=tuple(engine.credit for engine in engines),
         negatives=speech + f"; near-misses spoken by voices: {len(training.near)} and {len(held_out.near)}",
         sources=tuple(sources),
+        first=(),
         recordings=(recordings or RECORDED_BY_USER) if any(s.real for s in training.words) else "",
     )
+    return replace(made_from, first=first_sources(made_from.start_name, first))
 
 
 def _said(sayings: Sequence[Saying], speaker: str) -> str:
@@ -124,7 +158,11 @@ def wake_card(
             "",
         ]
     )
-    sources = [f"| {cell(s.name)} | {cell(s.licence)} | {cell(s.attribution)} |" for s in made_from.sources]
+    sources = [
+        f"| {cell(credit.name)} | {cell(credit.licence)} | {cell(credit.by)} | {use} |"
+        for credit, use in made_from.credits.items()
+    ]
+    links = licence_links(made_from.credits)
     return "\n".join(
         [
             f"# {metadata.name}",
@@ -155,11 +193,11 @@ def wake_card(
             f"- {made_from.negatives}",
             f"- started from `{made_from.start_name}`; {settings.epochs} epochs of {settings.steps} steps, of which "
             f"{metadata.training['best_epoch']} is the best; seed {settings.seed}",
-            *(f"- {voice}" for voice in made_from.voices),
-            *([f"- {made_from.recordings}"] if made_from.recordings else []),
             "",
-            "| speech and sounds without the word | licence | by |",
-            "| --- | --- | --- |",
+            f"The first network is `{made_from.start_name}`.",
+            "",
+            "| source | licence | by | used for |",
+            "| --- | --- | --- | --- |",
             *sources,
             "",
             "## Limits",
@@ -168,7 +206,9 @@ def wake_card(
             "",
             "## Licence and attribution",
             "",
-            f"Weights: {metadata.licence}. {metadata.attribution}",
+            f"Weights: {metadata.licence}. Attribution of each source: the table above"
+            + (f" ({links})" if links else "")
+            + ". The recordings were changed for training: resampled, cut, mixed and placed in simulated rooms.",
             "",
         ]
     )

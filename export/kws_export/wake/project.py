@@ -79,7 +79,7 @@ class WakeProject:
                 f"no recording of {', '.join(lacking)}; expected --voices, or --recordings with takes of it"
             )
         self.first = load_model(start)[1]
-        named = attribution([engine.licence for engine in self.engines], self.negatives.sources, recordings_note)
+        named = attribution([engine.credit for engine in self.engines], self.negatives.sources, recordings_note)
         try:
             replace(self.first, attribution=f"{named} {self.first.attribution}")
         except ModelError as error:
@@ -120,7 +120,7 @@ class WakeProject:
         network, line = load_best(best, len(self.settings.labels) + 1, self.front_end)
         made_from = provenance(
             self.settings, self.engines, training, held_out, self.negatives.sources,
-            start=str(self.start), command=self.command, recordings=self.note,
+            start=str(self.start), first=self.first, command=self.command, recordings=self.note,
         )  # fmt: skip
         progress.start("calibration", None)
         windows = Windows(held_out, self.settings.labels, self.front_end, self.settings.seed)
