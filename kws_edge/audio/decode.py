@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, BinaryIO, NamedTuple
 
 from kws_edge.arrays import F32
-from kws_edge.audio import ogg, riff
+from kws_edge.audio import joined, mp3, ogg, riff
 from kws_edge.audio.riff import NO_SIZE
 from kws_edge.errors import AudioError
 
@@ -81,6 +81,7 @@ class _View:
         self.size = self.announced = file.tell()
         self.corrections: list[tuple[int, bytes]] = []
         self.warnings: list[str] = []
+        self.counted = True  # whether libsndfile can know the length
         self.error: Exception | None = None
 
     def read(self, n: int) -> bytes:
@@ -100,18 +101,35 @@ class _View:
                     data[i] = byte
         return bytes(data)
 
-    def correct(self, head: bytes) -> None:
-        """Find what is to be corrected in a file that begins so."""
-        if head[:4] == b"OggS" and (second := ogg.second_link(self.read_at)):
+    def correct(self, kind: str, head: bytes) -> None:
+        """Find what is to be corrected in a file of a kind that begins so."""
+        if second := joined.second(kind, self.read_at):
             self.size = self.announced = second
-            self.warnings.append(
-                f"several Ogg streams one after the other, of which the first is read.{_OTHER_DECODER}"
-            )
-        if at := riff.unfinished_data_size(self.read_at, self.size):
+            several = f"several {'Ogg streams' if kind == 'OGG' else f'{kind} files'} one after the other"
+            hint = _OTHER_DECODER if kind == "OGG" else ""
+            self.warnings.append(f"{several}, of which the first is read{hint and '.'}{hint}")
+        if kind == "MP3":
+            self._correct_mp3()
+        elif at := riff.unfinished_data_size(self.read_at, self.size):
             self.corrections = [(at, b"\xff\xff\xff\xff")]
         elif ogg.is_opus(head):
             self.corrections, end = ogg.corrections(self.read_at)
             self.size = self.announced = int(min(end, self.size))
+
+    def _correct_mp3(self) -> None:
+        found = mp3.survey(self.read_at)
+        if found.mark is not None and found.longer:
+            self.corrections = [(found.mark, bytes(4))]
+        if found.mark is None or found.longer:
+            # libsndfile would estimate the length from the file's size and the first frame's bit rate, and stop there,
+            # which crops a variable bit rate. The bit rates of MP3 span a factor of 40: make the estimate too long.
+            self.announced = 40 * self.size
+            self.counted = False
+        if found.changes is not None:
+            self.warnings.append(
+                f"another sample rate or number of channels from {found.changes:.1f} s on, up to which it is read."
+                f"{_OTHER_DECODER}"
+            )
 
     def read_at(self, position: int, n: int) -> bytes:
         """So many bytes from a position on, fewer at the end, wherever reading was."""
@@ -146,12 +164,13 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
         view = _View(file)
         view.seek(0)
         head = view.read(_HEAD)
-        view.correct(head)
+        kind = _format(head)
+        if kind:
+            view.correct(kind, head)
     except (OSError, ValueError) as e:
         raise AudioError(f"{name}: {e}; expected a seekable binary file, or its bytes") from None
     if view.error:
         raise AudioError(f"{name}: {view.error}; expected a binary file") from None
-    kind = _format(head)
     if kind is None:
         raise AudioError(f"{name}: {_explain(view, head)}")
 
@@ -167,16 +186,9 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
         return sound
 
     sound = open_sound()
-    rate, channels, announced = sound.samplerate, sound.channels, sound.frames
+    rate, channels, announced = sound.samplerate, sound.channels, sound.frames if view.counted else 0
     warnings = view.warnings + _shortfalls(sound.extra_info)
     unread = [sound]
-    if sound.format == "MP3" and not _has_frame_count(view):
-        # libsndfile would estimate the length from the file's size and the first frame's bit rate, and stop there,
-        # which crops a variable bit rate. The bit rates of MP3 span a factor of 40: make the estimate too long.
-        view.announced *= 40
-        announced = 0
-        unread.clear()
-
     known = 0 < announced < NO_SIZE
 
     def pieces() -> Iterator[F32]:
@@ -276,19 +288,6 @@ def _shortfalls(info: str) -> list[str]:
         # The outermost size is often wrong by some bytes, where nothing is missing from the data.
         if chunk not in ("RIFF", "FORM") and int(present) < int(claimed) < NO_SIZE
     ]
-
-
-def _has_frame_count(view: _View) -> bool:
-    """Whether an MP3 file says how long it is, in a Xing, Info or VBRI header in its first frame."""
-    back = view.tell()
-    view.seek(0)
-    tag = view.read(10)
-    # An ID3 tag before it gives its own size in four bytes of seven bits.
-    size = 10 + sum((byte & 0x7F) << shift for byte, shift in zip(tag[6:], (21, 14, 7, 0), strict=True))
-    view.seek(size if tag[:3] == b"ID3" else 0)
-    frame = view.read(_HEAD)
-    view.seek(back)
-    return any(mark in frame for mark in (b"Xing", b"Info", b"VBRI"))
 
 
 def _foreign(head: bytes) -> str | None:
