@@ -137,11 +137,11 @@ def listen(
     command, with a warning; with --fast the replay waits instead. If so many samples are lost that no word can be
     recognised, an event with the reason "losses" says so.
 
-    Exit status: 0 the sound ended; 2 wrong usage, or a model, microphone, recording, setting or server that cannot be
-    used; 130 interrupted.
+    Exit status: 0 the sound ended, or SIGTERM; 2 wrong usage, or a model, microphone, recording, setting or server that
+    cannot be used; 130 interrupted.
     """
     from kws_edge.cli.display import JsonLines, LiveScreen, LogToDisplay, PlainLines
-    from kws_edge.cli.listening import run, run_at
+    from kws_edge.cli.listening import ended_by_sigterm, run, run_at
     from kws_edge.memory import release_start
     from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.model.metadata import is_wake_model
@@ -180,21 +180,19 @@ def listen(
     command = _command(on_event, quiet=live, wait=fast) if on_event else None
     log = LogToDisplay(display)
     logging.getLogger("kws_edge").addHandler(log)
-    try:
-        if isinstance(stream, Spotter):
-            run(stream, opened, display, command, saver)
-        else:
-            assert server is not None
-            asked |= {"wake": wake, "wake_model": wake_model, "wake_seconds": wake_seconds}
-            run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
-    finally:
-        opened.close()
-        if saver:
-            saver.close()
-        if command:
-            command.close()
-        display.close()
-        logging.getLogger("kws_edge").removeHandler(log)
+    with ended_by_sigterm():
+        try:
+            if isinstance(stream, Spotter):
+                run(stream, opened, display, command, saver)
+            else:
+                assert server is not None
+                asked |= {"wake": wake, "wake_model": wake_model, "wake_seconds": wake_seconds}
+                run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
+        finally:
+            for part in (opened, saver, command, display):
+                if part:
+                    part.close()
+            logging.getLogger("kws_edge").removeHandler(log)
 
 
 def _saver(folder: Path, most: int) -> "EventSaver":

@@ -1,7 +1,10 @@
 """What `kws-edge listen` does while it listens, here or with a server: events to the display, a command, a file."""
 
+import signal
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kws_edge.cli.remote import View, connected, is_for_waking
@@ -14,6 +17,24 @@ if TYPE_CHECKING:
     from kws_edge.stream.events import Event
     from kws_edge.stream.spotter import Spotter
     from kws_edge.stream.state import Snapshot
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """What is inside ends at SIGTERM, by which services are stopped, as at the end of the sound: cleanly, status 0."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait
+        sys.exit(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run(
@@ -37,9 +58,9 @@ def run(
             heard = True
             release_start()  # all has run once
         loudest = max(loudest, spotter.last.level if spotter.last else loudest)
-        _tell(events, display, command, saver)
         if saver:
             saver.add(block)
+        _tell(events, display, command, saver)
         display.update(_health(source))
     seconds, early = spotter.time, spotter.state == State.WARMING_UP
     events = spotter.finish()
@@ -101,11 +122,11 @@ def _tell(
     events: list["Event"], display: "Display", command: "EventCommand | None", saver: "EventSaver | None"
 ) -> None:
     for event in events:
+        if saver:
+            saver(event)  # first, so that what was told of is kept, whatever ends the program
         display.event(event)
         if command:
             command(event)
-        if saver:
-            saver(event)
 
 
 def _health(source: "AudioSource") -> "Health":

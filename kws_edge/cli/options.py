@@ -61,7 +61,7 @@ def _channel(text: str) -> "Channel":
 
 
 def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _rates(text: str) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kws_edge.audio.channels import Channel
@@ -116,7 +116,7 @@ class AsyncClient:
         wake_model: str | None = None,
         wake_seconds: float | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """As `Client.listen`. A source that is not for `async for` is read in a thread, a second ahead at most."""
         from websockets.exceptions import ConnectionClosed
 
@@ -210,7 +210,7 @@ class AsyncClient:
                 await asyncio.sleep(patience.wait(error))
 
 
-async def _read_in_thread(source: AudioSource | Iterable[Block]) -> AsyncIterator[Block]:
+async def _read_in_thread(source: AudioSource | Iterable[Block]) -> AsyncGenerator[Block, None]:
     """The blocks of a source whose iteration waits.
 
     Raises what that raises.

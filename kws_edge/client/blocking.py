@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kws_edge.audio.channels import Channel
@@ -143,7 +143,7 @@ class Client:
         wake_model: str | None = None,
         wake_seconds: float | None = None,
         watch: Callable[[Hello | Snapshot], None] | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """The events of a source, as they happen; as `Spotter.listen`.
 
         The source is read in a thread, ahead of the events by no more than the connection holds. Where it can be

@@ -98,7 +98,8 @@ class StreamSession:
                 with about("wake_model"):  # it may have no thresholds
                     StreamSettings.of(waking.metadata)
             wake = Wake(wake_words, p.wake_seconds, waking)
-        with about("model"):  # where its file's own settings are wrong: all else was checked
+        # All was checked but its file's own settings, and whether a command is left beside the wake words.
+        with about("words" if wake else "model"):
             self.spotter = Spotter(
                 model,
                 words=words,

@@ -7,7 +7,7 @@ for event in spotter.listen(Microphone()):
 
 import io
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeAlias
@@ -235,7 +235,7 @@ class Spotter:
         """What `finish` ends a stream with: a second, or a window where that is longer, as zeros, float32 [n]."""
         return np.zeros(round(max(1.0, window_seconds(self.model.metadata)) * SAMPLE_RATE), np.float32)
 
-    def listen(self, source: AudioSource) -> Iterator[Event]:
+    def listen(self, source: AudioSource) -> Generator[Event, None, None]:
         """The events of a source, until it ends; it is closed then, and when the iteration is given up.
 
         Raises SettingError for what is no source, or gives anything but blocks. Other errors are those of the source.
@@ -244,7 +244,7 @@ class Spotter:
             raise SettingError(f"a source of type {type(source).__name__}; expected {_source_for(source)}")
         return self._listen(source, iter(source))
 
-    def _listen(self, source: AudioSource, blocks: Iterator[Block]) -> Iterator[Event]:
+    def _listen(self, source: AudioSource, blocks: Iterator[Block]) -> Generator[Event, None, None]:
         try:
             for block in blocks:
                 if not isinstance(block, Block):
@@ -256,7 +256,7 @@ class Spotter:
         finally:
             source.close()
 
-    async def alisten(self, source: AudioSource) -> AsyncIterator[Event]:
+    async def alisten(self, source: AudioSource) -> AsyncGenerator[Event, None]:
         """The same for `async for`: the source and the network run in a thread, so the loop is never held up."""
         import asyncio
         from concurrent.futures import ThreadPoolExecutor
@@ -269,7 +269,7 @@ class Spotter:
                 yield event
         finally:
             source.close()  # which also ends the thread, where this is cancelled while it waits
-            thread.submit(events.close)  # type: ignore[attr-defined]  # it is a generator
+            thread.submit(events.close)
             thread.shutdown(wait=False)
 
     def _waking(self, wake: Wake) -> "tuple[Decision | Spotter, Collection[str]]":

@@ -414,6 +414,13 @@ class TestActions:
 
 
 @pytest.mark.usefixtures("folder")
+def test_words_may_end_with_a_comma_as_a_server_reads_them() -> None:
+    told = events(replay("--json", "--abstentions", "none", "--words", " mid ,"))
+    assert {event["label"] for event in told} == {"mid"}
+    assert "words: none" in replay("--words", ",").stderr
+
+
+@pytest.mark.usefixtures("folder")
 class TestMicrophone:
     def test_words_are_told_as_they_are_said_and_ctrl_c_releases_the_device(self) -> None:
         process = start("--json", stderr=subprocess.PIPE)
@@ -424,6 +431,16 @@ class TestMicrophone:
         _, errors = process.communicate(timeout=PATIENT)
         assert Path("released").exists()
         assert (process.returncode, errors) == (130, b"")
+
+    def test_sigterm_releases_the_device_and_keeps_the_sound_of_what_was_told(self) -> None:
+        process = start("--json", "--save-events", "kept", stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["label"] == "mid"
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENT)
+        assert Path("released").exists()
+        assert (process.returncode, errors) == (0, b"")
+        assert [path.name.endswith("_mid.wav") for path in Path("kept").iterdir()] == [True]
 
     @pytest.mark.usefixtures("no_sounddevice")
     @pytest.mark.parametrize("command", ["listen", "devices"])

@@ -166,9 +166,9 @@ def test_a_wake_word_is_given_as_to_a_spotter_or_by_name(
     assert labels(words={"low"}, wake=Wake({"high"}, 20)) == expected
     assert labels(words={"low"}, wake={"high"}, wake_seconds=20) == expected
     assert labels(words={"high"}, wake=Wake({"low"}, 20)) == ["low"]
-    assert labels(words={"low"}, wake=Wake(None, 20), wake_model="tiny") == labels(
-        words={"low"}, wake_model="tiny", wake_seconds=20
-    )
+    for given in ({"wake": Wake(None, 20)}, {"wake_seconds": 20}):
+        with pytest.raises(SettingError, match="no command beside the wake words low, mid, high"):
+            labels(words={"low"}, wake_model="tiny", **given)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_events_come_while_the_source_goes_on(client: Client) -> None:
 
     events = client.listen(Endless())
     assert next(events).label == "high"
-    events.close()  # type: ignore[attr-defined]  # a generator's
+    events.close()
     assert closed
 
 
@@ -281,7 +281,7 @@ def listened_a_word(url: str, held: Held, kind: str) -> None:
             events = client.listen(held.blocks)
             assert (await anext(aiter(events))).label == "high"
             assert await asyncio.to_thread(held.waits.wait, PATIENT)
-            await events.aclose()  # type: ignore[attr-defined]
+            await events.aclose()
 
     if kind == "asyncio":
         asyncio.run(run())
@@ -290,7 +290,7 @@ def listened_a_word(url: str, held: Held, kind: str) -> None:
         events = client.listen(held.blocks)
         assert next(events).label == "high"
         assert held.waits.wait(PATIENT)
-        events.close()  # type: ignore[attr-defined]
+        events.close()
 
 
 @pytest.mark.parametrize("kind", ["blocking", "asyncio"])
@@ -412,7 +412,7 @@ def test_an_asynchronous_generator_is_closed_when_the_iteration_is_given_up(serv
         async with AsyncClient(str(server.base_url)) as client:
             events = client.listen(kept)
             assert (await anext(aiter(events))).label == "high"
-            await events.aclose()  # type: ignore[attr-defined]
+            await events.aclose()
         assert closed
 
     asyncio.run(run())
@@ -778,7 +778,7 @@ def test_a_source_that_waits_does_not_hold_up_the_loop_and_ends_with_the_iterati
         async with AsyncClient(str(server.base_url)) as client:
             events = client.listen(source)
             assert (await anext(events)).label == "high"
-            await events.aclose()  # type: ignore[attr-defined]
+            await events.aclose()
         watching.cancel()
 
     asyncio.run(run())
@@ -796,7 +796,7 @@ def test_a_source_is_read_no_more_than_a_second_ahead() -> None:
         await anext(read)
         await asyncio.sleep(0.3)
         assert source.taken <= 12
-        await read.aclose()  # type: ignore[attr-defined]
+        await read.aclose()
 
     asyncio.run(run())
 

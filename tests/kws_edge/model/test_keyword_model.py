@@ -531,8 +531,7 @@ def test_a_model_keeps_no_copy_of_its_file() -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods())))
 def test_a_model_can_be_handed_to_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     tiny_model.save(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -569,11 +568,13 @@ def test_clips_of_unequal_length_are_refused_as_audio(model: KeywordModel) -> No
         model.classify_batch([[0.0] * 16_000, [0.0] * 15_999])
 
 
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_a_matrix_is_the_clip_that_its_array_is(model: KeywordModel) -> None:
     clip = tone("mid")
     assert model.classify(np.asmatrix(clip).T, RATE).label == "mid"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("used", [True, False], ids=["used in the child", "unused in the child"])
 def test_a_model_goes_on_working_after_a_fork(tmp_path: Path, threads: int, used: bool) -> None:

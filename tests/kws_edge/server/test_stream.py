@@ -274,6 +274,7 @@ def test_a_gap_that_cannot_be_is_refused(server: httpx.Client, samples: int) -> 
         ({"wake": "foo"}, "wake"),
         ({"wake": "foo", "wake_model": "tiny"}, "wake"),
         ({"wake_seconds": "5"}, "wake_seconds"),
+        ({"wake": "mid", "words": "mid"}, "words"),
         ({"hop": "0.015"}, "hop"),
         ({"hop": "7"}, "hop"),
         ({"target": "2"}, "target"),

@@ -532,7 +532,7 @@ def test_giving_up_closes_the_source(model: KeywordModel) -> None:
     source = Recorded(Block(words("mid")), Block(words("low")))
     events = Spotter(model).listen(source)
     assert next(events).label == "mid"
-    events.close()  # type: ignore[attr-defined]  # a generator's
+    events.close()
     assert source.closed
 
 
@@ -609,7 +609,7 @@ def test_a_stream_given_up_asynchronously_ends_the_iteration_of_its_source(model
     async def first() -> str | None:
         events = Spotter(model).alisten(Noticing(Block(words("mid", "hiss"))))
         async for event in events:
-            await events.aclose()  # type: ignore[attr-defined]  # a generator's
+            await events.aclose()
             return event.label
         return None
 
