@@ -43,27 +43,29 @@ def cast(
     return renditions
 
 
-def perform(engine: Engine, renditions: Sequence[Rendition]) -> Iterator[tuple[Rendition, F32]]:
+def perform(engine: Engine, renditions: Sequence[Rendition], *, spoken: int = 0) -> Iterator[tuple[Rendition, F32]]:
     """Each rendition with its samples; one that the engine cannot say is left out, unless that is many of them.
+
+    Parameters
+    ----------
+    spoken : how many more it has said before, of which these are what is left.
 
     Raises
     ------
     VoiceError : the engine fails on more than one rendition in five, or on all of a few.
     """
-    failed = 0
+    failed, of = 0, len(renditions) + spoken
     for start in range(0, len(renditions), _TOGETHER):
         batch = renditions[start : start + _TOGETHER]
         try:
-            spoken: list[F32 | None] = list(speak_all(engine, batch))
+            takes: list[F32 | None] = list(speak_all(engine, batch))
         except VoiceError:
-            spoken = [_alone(engine, rendition) for rendition in batch]
-        failed += sum(samples is None for samples in spoken)
-        if failed > min(max(3, len(renditions) // 5), len(renditions) - 1):
-            raise VoiceError(
-                f"{engine.name} failed on {failed} of {len(renditions)} renditions, such as {batch[-1].utterance}"
-            )
+            takes = [_alone(engine, rendition) for rendition in batch]
+        failed += sum(samples is None for samples in takes)
+        if failed > min(max(3, of // 5), of - 1):
+            raise VoiceError(f"{engine.name} failed on {failed} of {of} renditions, such as {batch[-1].utterance}")
         yield from (
-            (rendition, samples) for rendition, samples in zip(batch, spoken, strict=True) if samples is not None
+            (rendition, samples) for rendition, samples in zip(batch, takes, strict=True) if samples is not None
         )
 
 

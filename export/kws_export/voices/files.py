@@ -25,7 +25,9 @@ def write_renditions(engine: Engine, renditions: Sequence[Rendition], folder: Pa
     lacking = [(path, rendition) for path, rendition in zip(paths, renditions, strict=True) if not path.is_file()]
     yield from (path for path in paths if path.is_file())
     where = {id(rendition): path for path, rendition in lacking}
-    for rendition, samples in perform(engine, [rendition for _, rendition in lacking]):
+    for rendition, samples in perform(
+        engine, [rendition for _, rendition in lacking], spoken=len(paths) - len(lacking)
+    ):
         path = where[id(rendition)]
         sound = io.BytesIO()
         soundfile.write(sound, samples, SAMPLE_RATE, subtype="PCM_16", format="WAV")
@@ -40,7 +42,8 @@ def _name(engine: Engine, rendition: Rendition, index: int) -> str:
 def _said(utterance: Utterance) -> str:
     """The text; with a hash where the name alone would not tell two utterances apart."""
     name = folder_name(utterance.text)
-    if name == "_".join(utterance.text.split()) and not utterance.phonemes:
+    language = "" if utterance.language == "en-us" else f"/{utterance.language}"
+    if name == "_".join(utterance.text.split()) and not utterance.phonemes and not language:
         return name
-    whole = f"{utterance.text}/{utterance.phonemes}".encode()
+    whole = f"{utterance.text}/{utterance.phonemes}{language}".encode()
     return f"{name}-{hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:8]}"

@@ -203,6 +203,30 @@ def test_takes_are_written_once(tmp_path: Path) -> None:
     assert first[1].stat().st_mtime_ns == before
 
 
+def test_takes_that_could_not_be_said_are_no_error_when_the_command_runs_again(tmp_path: Path) -> None:
+    texts = ["one", "mute", *("three" for _ in range(20)), "mute", "mute", "mute"]
+    renditions = [Rendition(Utterance(text), "100") for text in texts]
+    first = sorted(write_renditions(Beeps(), renditions, tmp_path))
+    assert len(first) == 21
+    assert sorted(write_renditions(Beeps(), renditions, tmp_path)) == first
+
+
+def test_a_text_in_another_language_is_said_anew(tmp_path: Path) -> None:
+    class Polyglot(Beeps):
+        def voices(self, language: str) -> tuple[str, ...]:
+            return ("100",)
+
+    said = [
+        [
+            path.name
+            for path in write_renditions(Polyglot(), [Rendition(Utterance("die", language=of), "100")], tmp_path)
+        ]
+        for of in ("en-us", "de", "nl")
+    ]
+    assert said[0] == ["flite-100_nohash_0-die.wav"]
+    assert len({name for (name,) in said}) == 3
+
+
 def test_speak_all_gives_one_clip_for_each_take() -> None:
     assert len(list(speak_all(Beeps(), cast(Beeps(), [Utterance("a")], 5, [1])))) == 5
 
