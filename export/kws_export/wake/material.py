@@ -65,12 +65,13 @@ def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int)
     """
     training, held_out = Material(), Material()
     labels = list(dict.fromkeys(saying.label for saying in words))
-    for label in labels:
-        for real in (True, False):
+    for real in (True, False):
+        before: dict[str, bool] = {}
+        for label in labels:
             some = [s for s in words if s.label == label and s.real is real]
-            for saying, out in zip(some, _held_out(some, seed), strict=True):
+            for saying, out in zip(some, _held_out(some, seed, before), strict=True):
                 (held_out if out else training).words.append(saying)
-    for saying, out in zip(near, _held_out(near, seed), strict=True):
+    for saying, out in zip(near, _held_out(near, seed, {}), strict=True):
         (held_out if out else training).near.append(saying.samples)
     for kind in get_args(Kind):
         trained, kept = _parted([p for p in pack.pieces if p.source.kind == kind], seed)
@@ -153,16 +154,28 @@ def cut_out(samples: I16) -> I16:
     return samples[start : end + margin]
 
 
-def _held_out(sayings: Sequence[Saying], seed: int) -> list[bool]:
+def _held_out(sayings: Sequence[Saying], seed: int, before: dict[str, bool]) -> list[bool]:
     """Which are held out: by speaker, where there are several, in a fifth of the sayings at most.
 
     Where even the speaker with the fewest has more than a fifth, it is that one; where one speaker has nearly all,
     every fifth take.
+
+    Parameters
+    ----------
+    before : of the speakers of earlier words, whether they are held out, which they stay with this word as long as some
+        of its takes are held out and some are not; those of this word are added.
     """
     takes = Counter(s.speaker for s in sayings)
     if len(takes) < 3 or max(takes.values()) > DOMINANT * len(sayings):
         return [i % 5 == 2 for i in range(len(sayings))]
-    out = _fitting(takes, HELD_OUT * len(sayings), seed) or {min(takes, key=takes.__getitem__)}
+    out = {name for name in takes if before.get(name)}
+    new = {name: n for name, n in takes.items() if name not in before}
+    out |= _fitting(new, HELD_OUT * len(sayings) - sum(takes[name] for name in out), seed)
+    if not 0 < len(out) < len(takes):
+        choice = new or takes
+        out = _fitting(choice, HELD_OUT * len(sayings), seed) or {min(choice, key=choice.__getitem__)}
+    for name in takes:
+        before.setdefault(name, name in out)
     return [s.speaker in out for s in sayings]
 
 

@@ -34,6 +34,29 @@ def test_no_speaker_is_on_both_sides() -> None:
     assert speech == pytest.approx(0.3, abs=0.06)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_who_says_two_words_is_on_one_side_with_both(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    words = [
+        saying(f"person{i}", label=label)
+        for label, people in (("lamp", range(12)), ("door", range(4, 16)))
+        for i in people
+        for _ in range(int(rng.integers(1, 9)))
+    ]
+    material = part(words, [], pack(), seed)
+    inside, outside = ({s.speaker for s in some.words} for some in material)
+    assert inside.isdisjoint(outside)
+    assert all({s.label for s in some.words} == {"lamp", "door"} for some in material)
+
+
+def test_a_word_of_which_all_speakers_are_known_from_another_is_held_out_too() -> None:
+    words = [saying(f"person{i}") for i in range(20) for _ in range(3)]
+    training, _ = part(words, [], pack(), seed=1)
+    trained = sorted({s.speaker for s in training.words})[:4]
+    both = part([*words, *(saying(name, label="door") for name in trained)], [], pack(), seed=1)
+    assert all("door" in {s.label for s in some.words} for some in both)
+
+
 def test_of_one_speaker_every_fifth_take_is_held_out() -> None:
     training, held_out = part([saying("me") for _ in range(20)], [], pack(), seed=1)
     assert (len(training.words), len(held_out.words)) == (16, 4)
