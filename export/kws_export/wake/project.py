@@ -109,6 +109,7 @@ class WakeProject:
 
     def _make(self, out: Path, progress: Progress) -> Calibrated:
         training, held_out = self._material(progress)
+        self._keep_to(training, held_out, progress)
         progress.say(
             f"{len(training.words)} takes of the word, {len(training.near)} near-misses, "
             f"{hours(training.speech):.1f} h of speech; held out: {len(held_out.words)}, "
@@ -160,9 +161,20 @@ class WakeProject:
         near: list[Saying] = []
         if phrases:
             progress.start("speaking near-misses", near_takes(len(phrases), self.engines))
-            paths = list(spoken_near_misses(s, self.engines, self.folder / "near-misses", progress.step))
+            paths = list(spoken_near_misses(phrases, s, self.engines, self.folder / "near-misses", progress.step))
             near = load_takes(UNKNOWN, paths)
         return part([*self.recorded, *spoken], near, self.negatives, s.seed)
+
+    def _keep_to(self, training: Material, held_out: Material, progress: Progress) -> None:
+        """Remove what was trained on other takes, as by fewer voices than are installed now."""
+        file, both = self.folder / "takes.sha256", (training, held_out)
+        words = ((s.label, s.speaker, s.samples) for m in both for s in m.words)
+        mine = _digest([*words, *(("", "", samples) for m in both for samples in m.near)])
+        if file.is_file() and file.read_text(encoding="utf-8") != mine:
+            for run in self.folder.glob("run-*"):
+                progress.say(f"other takes than those of {run}: training anew")
+                shutil.rmtree(run)
+        replace_file(file, mine)
 
     def _claim(self) -> None:
         """Keep the settings beside the work, and refuse another project's folder."""

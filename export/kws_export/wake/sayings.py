@@ -36,10 +36,13 @@ def spoken_words(
 
 
 def spoken_near_misses(
-    settings: WakeSettings, engines: Sequence[Engine], folder: Path, step: Callable[[], None] = lambda: None
+    phrases: Sequence[str],
+    settings: WakeSettings,
+    engines: Sequence[Engine],
+    folder: Path,
+    step: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
-    """Have the near-misses of all words said: the file of each take."""
-    phrases = similar_phrases(settings) if engines and settings.near_misses else []
+    """Have the near-misses of all words (`similar_phrases`) said: the file of each take."""
     utterances = [Utterance(text, "", settings.language) for text in phrases]
     for engine in engines:
         for path in write_renditions(
@@ -62,16 +65,21 @@ def near_takes(phrases: int, engines: Sequence[Engine]) -> int:
 def similar_phrases(settings: WakeSettings) -> list[str]:
     """What is not to be taken for one of the words, `near_misses` for each: similar words, and parts of a phrase."""
     dictionary = Dictionary.load(settings.language)
-    said = {word: pronounce(Utterance(word.said[0], word.phonemes, settings.language)) for word in settings.words}
-    labels = {word.text.casefold() for word in settings.words}
+    said = {
+        (word, text): pronounce(Utterance(text, word.phonemes, settings.language))
+        for word in settings.words
+        for text in word.said
+    }
+    texts = {text.casefold() for word in settings.words for text in (word.text, *word.said)}
     phrases: dict[str, None] = {}
-    for word, ipa in said.items():
-        others = tuple(other for w, other in said.items() if w is not word)
+    for word in settings.words:
+        ipa = said[word, word.said[0]]
+        others = tuple(other for which, other in said.items() if which != (word, word.said[0]))
         found = [miss.text for miss in near_misses(ipa, dictionary, settings.near_misses, others)]
         parts = _parts(word, dictionary, settings.near_misses // 2)
         keep = settings.near_misses - len(parts)
         phrases |= dict.fromkeys([*parts, *found[: max(keep, 0)]])
-    return [phrase for phrase in phrases if phrase.casefold() not in labels]
+    return [phrase for phrase in phrases if phrase.casefold() not in texts]
 
 
 def _parts(word: WakeWord, dictionary: Dictionary, count: int) -> list[str]:

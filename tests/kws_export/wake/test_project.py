@@ -170,6 +170,22 @@ def test_a_run_is_not_gone_on_with_where_its_takes_or_negatives_have_changed(tmp
     assert (tmp_path / "work" / "run-1").exists() is (changed == "nothing")
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_run_is_not_gone_on_with_where_other_voices_have_spoken(
+    recordings: Path, negatives: Pack, tmp_path: Path, changed: bool
+) -> None:
+    start = KeywordModel.load("stream").path
+    project = WakeProject(SETTINGS, tmp_path, start=start, negatives=negatives, recordings=recordings)
+    training, held_out = project._material(progress := Quiet())
+    project._keep_to(training, held_out, progress)
+    (tmp_path / "run-1").mkdir()
+    if changed:
+        training.words.append(replace(training.words[0], real=False, speaker="kokoro-af_heart"))
+    project._keep_to(training, held_out, progress)
+    assert (tmp_path / "run-1").exists() is not changed
+    assert any("training anew" in line for line in progress.lines) is changed
+
+
 def test_a_folder_of_another_word_is_refused(made: tuple[Path, Path, Quiet], recordings: Path, negatives: Pack) -> None:
     other = replace(SETTINGS, words=(WakeWord("fall"),))
     with pytest.raises(SettingError, match=r"other settings \(words\)"):

@@ -1,0 +1,18 @@
+"""What the voices say."""
+
+import shutil
+
+import pytest
+
+from kws_export.voices.espeak import PROGRAM
+from kws_export.wake.sayings import similar_phrases
+from kws_export.wake.settings import WakeSettings, WakeWord
+
+
+@pytest.mark.skipif(not shutil.which(PROGRAM), reason=f"needs {PROGRAM}")
+def test_another_spelling_of_a_word_is_no_near_miss_of_it() -> None:
+    alone = similar_phrases(WakeSettings((WakeWord("lamp"),), near_misses=30))
+    other = alone[0]
+    phrases = similar_phrases(WakeSettings((WakeWord("lamp", spoken=("lamp", other)),), near_misses=30))
+    assert len(phrases) == len(alone) == 30
+    assert not {"lamp", other} & set(phrases)
