@@ -132,12 +132,10 @@ def model_card(
 
 
 def _named_once(attribution: str, negatives: str) -> str:
-    """Whom to name, without the list of recordings that the card's table has already."""
-    return (
-        attribution.replace(negatives, 'the "recordings without words" of the table above')
-        if negatives
-        else attribution
-    )
+    """Whom to name, without the list of recordings that the card's table has already, where it ends in that."""
+    head = attribution.removesuffix(".").removesuffix(f": {negatives}")
+    listed = bool(negatives) and len(head) < len(attribution.removesuffix("."))
+    return f'{head}: the "recordings without words" of the table above.' if listed else attribution
 
 
 def _training_rows(t: Mapping[str, Any], recipe: Recipe, splits: str) -> list[list[str]]:

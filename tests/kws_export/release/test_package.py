@@ -542,6 +542,19 @@ def test_the_card_knows_of_windows_without_a_word_whether_or_not_it_is_told_whic
     assert "| recordings without words | not stated |" in card
 
 
+def test_recordings_without_words_are_listed_once_besides_the_command(exported: Exported) -> None:
+    listed = "a radio (A. Talker, CC0); a kitchen (CC BY 4.0)"
+    training = {**exported.metadata.training, "negatives": listed}
+    metadata = replace(exported.metadata, training=training, attribution=f"Trained on tones, and on: {listed}.")
+    scored = read_scores(exported.run / "scores-test.npz")
+    card = model_card(metadata, 1000, scored, observe(metadata.thresholds, scored), {}, "a command", splits="by lists")
+    assert card.count(listed) == 1
+    assert 'Trained on tones, and on: the "recordings without words" of the table above.' in card
+    other = replace(metadata, training={**training, "negatives": "radio"})
+    card = model_card(other, 1000, scored, observe(other.thresholds, scored), {}, "a command", splits="by lists")
+    assert other.attribution in card
+
+
 def test_what_is_said_of_recordings_keeps_to_its_cell_of_the_card(
     exported: Exported, root: Path, tmp_path: Path
 ) -> None:

@@ -55,3 +55,7 @@ def test_a_shipped_card_has_the_rows_that_the_command_writes(name: str, pytestco
     sources = load_sources(pytestconfig.rootpath / "export" / "packs" / "negatives.toml")
     for credit, use in made_from(tuple(sources)).credits.items():
         assert card.count(f"| {credit.name} | {credit.licence} | {credit.by} | {use} |") == 1
+
+
+def test_what_starts_from_the_shipped_network_names_each_of_its_sources() -> None:
+    assert len(first_sources(STREAM, KeywordModel.load("stream").metadata)) > 1  # its list is that of today's file
