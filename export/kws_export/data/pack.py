@@ -93,6 +93,8 @@ class Source:
             ) from None
         if self.speaker and not groups:
             raise SettingError(f"source {self.folder}: speaker={shown(self.speaker)}; expected a (group) in it")
+        if self.folder:  # "talk/" and "./talk" leave out the same speakers as "talk"
+            object.__setattr__(self, "folder", Path(self.folder).as_posix())
         object.__setattr__(self, "name", self.name or one_line(Path(self.folder).name))
         for text in (self.name, self.licence, self.attribution):  # which go into a model's file and onto its card
             if not is_one_line(text):

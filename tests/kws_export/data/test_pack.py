@@ -90,6 +90,13 @@ def test_a_share_of_the_speakers_stays_out_the_same_ones_every_time() -> None:
     assert kept == [speaker for speaker in map(str, range(600)) if Source("talk", left_out=1 / 3).holds(speaker)]
 
 
+@pytest.mark.parametrize("folder", ["speech/talk/", "./speech/talk", "speech//talk"])
+def test_the_same_speakers_stay_out_however_a_folder_is_written(folder: str) -> None:
+    speakers, sources = [str(i) for i in range(50)], [Source(f, left_out=0.5) for f in ("speech/talk", folder)]
+    assert sources[0] == sources[1]
+    assert [sources[1].holds(speaker) for speaker in speakers] == [sources[0].holds(speaker) for speaker in speakers]
+
+
 def test_so_many_minutes_are_taken(tmp_path: Path) -> None:
     (tmp_path / "talk").mkdir()
     for i in range(6):
