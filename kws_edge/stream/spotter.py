@@ -6,6 +6,7 @@ for event in spotter.listen(Microphone()):
 """
 
 import io
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Iterator
 from dataclasses import replace
@@ -122,7 +123,7 @@ class Spotter:
         self.words = tuple(filter(is_word, chosen))
         self._hops = HopStream(model.metadata, hop)
         self._steps = Steps(model, self._hops.frames_per_hop) if has_steps(model) else None
-        self._clock = clock
+        self._clock, self._pushing = clock, threading.Lock()
         self._last_clock: datetime | None = None
         self._wake_timer = WakeTimer(wake.seconds) if wake else None
         self._wake: Decision | Spotter | None = None
@@ -179,6 +180,7 @@ class Spotter:
         ------
         AudioError : of another type or shape, an odd number of bytes, or samples that are NaN, infinite or far beyond
             full scale. None of them is then taken, and the stream may go on; `gap` tells it of the loss.
+        SettingError : another thread is in a push of this stream.
 
         Examples
         --------
@@ -191,6 +193,14 @@ class Spotter:
         ('yes', 16000)
         """
         samples = as_samples(samples)
+        if not self._pushing.acquire(blocking=False):  # onnxruntime would crash where two threads share its buffers
+            raise SettingError("a Spotter that another thread is using; expected one thread at a time, or one for each")
+        try:
+            return self._push(samples)
+        finally:
+            self._pushing.release()
+
+    def _push(self, samples: F32) -> list[Event]:
         wakes: deque[Event] = deque()
         if isinstance(self._wake, Spotter):
             wakes.extend(event for event in self._wake.push(samples) if event.label is not None)

@@ -9,6 +9,7 @@ import resource
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -629,6 +630,25 @@ def test_a_source_of_anything_but_blocks_is_refused_and_closed(model: KeywordMod
 def test_a_stream_is_neither_copied_nor_pickled(model: KeywordModel, copied: Any) -> None:
     with pytest.raises(SettingError, match=r"expected another Spotter\(model\)"):
         copied(Spotter(model))
+
+
+def test_two_threads_in_one_stream_are_an_error_of_the_second(model: KeywordModel) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def clock() -> datetime:
+        inside.set()
+        assert go_on.wait(60)
+        return datetime.now(UTC)
+
+    spotter = Spotter(model, clock=clock)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(spotter.push, words("mid"))
+        assert inside.wait(60)
+        with pytest.raises(SettingError, match="another thread is using"):
+            spotter.push(words("high"))
+        go_on.set()
+        assert [event.label for event in first.result(60)] == ["mid"]
+    assert [event.label for event in spotter.push(words("high"))] == ["high"]
 
 
 @pytest.mark.parametrize("clock", [3, "now"])
