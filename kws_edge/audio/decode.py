@@ -105,9 +105,7 @@ class _View:
         """Find what is to be corrected in a file of a kind that begins so."""
         if second := joined.second(kind, self.read_at):
             self.size = self.announced = second
-            several = f"several {'Ogg streams' if kind == 'OGG' else f'{kind} files'} one after the other"
-            hint = _OTHER_DECODER if kind == "OGG" else ""
-            self.warnings.append(f"{several}, of which the first is read{hint and '.'}{hint}")
+            self.warnings.append(_first_alone(kind))
         if kind == "MP3":
             self._correct_mp3()
         elif at := riff.unfinished_data_size(self.read_at, self.size):
@@ -208,10 +206,19 @@ def open_file(file: BinaryIO, name: str) -> Decoded:
                     break
                 count += len(piece)
                 yield piece
+        if kind == "FLAC" and known and not warnings and joined.after_flac(view.read_at, view.tell()):
+            warnings.append(_first_alone(kind))
         if known and count < announced and not warnings:
             warnings.append(f"the header announces {announced} samples, {count} are present: the end is missing")
 
     return Decoded(rate, channels, announced if known else 0, pieces, warnings)
+
+
+def _first_alone(kind: str) -> str:
+    """The warning of several files in one."""
+    if kind == "OGG":
+        return f"several Ogg streams one after the other, of which the first is read.{_OTHER_DECODER}"
+    return f"several {kind} files one after the other, of which the first is read"
 
 
 def _format(head: bytes) -> str | None:

@@ -44,6 +44,15 @@ def test_it_is_said_that_the_first_alone_is_read(container: str, subtype: str) -
     assert load(one).warnings == ()
 
 
+def test_it_is_said_of_flac_that_does_not_say_how_long_it_is() -> None:
+    one = bytearray(said("FLAC", "PCM_16"))
+    one[21] &= 0xF0
+    one[22:26] = bytes(4)
+    clip = load(bytes(one) + said("FLAC", "PCM_16", 1000))
+    np.testing.assert_array_equal(clip.samples, load(said("FLAC", "PCM_16")).samples)
+    assert clip.warnings == ("several FLAC files one after the other, of which the first is read",)
+
+
 @pytest.mark.parametrize("container", ["WAV", "AIFF", "AU", "CAF"])
 def test_what_looks_like_a_header_within_the_sound_is_sound(container: str) -> None:
     inner = np.frombuffer(said(container, "PCM_16"), "<i2" if container == "WAV" else ">i2")
