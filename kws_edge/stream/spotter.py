@@ -193,7 +193,7 @@ class Spotter:
         ('yes', 16000)
         """
         samples = as_samples(samples)
-        if not self._pushing.acquire(blocking=False):  # onnxruntime would crash where two threads share its buffers
+        if not self._pushing.acquire(blocking=False):  # two would overfill a hop, and wait for it forever
             raise SettingError("a Spotter that another thread is using; expected one thread at a time, or one for each")
         try:
             return self._push(samples)
