@@ -139,7 +139,7 @@ def evaluate_stream(
     Exit status: 0 success; 2 wrong usage, or a model, setting or recording that cannot be used.
     """
     from kws_edge.model.keyword_model import KeywordModel
-    from kws_edge.stream.settings import StreamSettings, chosen_labels, event_words
+    from kws_edge.stream.settings import StreamSettings, chosen_labels, commands_of, event_words
     from kws_edge.stream.wake import WAKE_SECONDS
     from kws_edge.svg import check_name
     from kws_edge.tuning.points import assess
@@ -175,7 +175,7 @@ def evaluate_stream(
     )
     if wake and positives:
         waking = chosen_labels(wake, loaded.labels)
-        chosen = [word for word in chosen if word not in waking]
+        chosen = commands_of(chosen, waking, loaded.labels)
         streams = _pair_streams(loaded, waking, chosen, positives, listed, count, negatives, snr, hop, seed)
         rows = _pair_rows(loaded, streams, waking, chosen, wake_seconds or WAKE_SECONDS, settings, after)
     for name, by, report in rows:

@@ -169,6 +169,21 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
     return list(dict.fromkeys(chosen))
 
 
+def commands_of(words: Collection[str], wakes: Collection[str], labels: Sequence[str]) -> list[str]:
+    """The words that are commands: a wake word is none too, else it would be an event of each decision.
+
+    Raises SettingError where none is left, so that nothing could follow the wake word.
+    """
+    commands = [word for word in words if word not in wakes]
+    if not any(map(is_word, commands)):
+        others = ", ".join(word for word in labels if is_word(word) and word not in wakes)
+        raise SettingError(
+            f"words: no command beside the wake words {', '.join(wakes)}; expected "
+            f"{f'one or more of {others}' if others else 'a model with other words'}, or no wake word"
+        )
+    return commands
+
+
 def event_words(
     metadata: Metadata, words: Collection[str] | None, *, own_settings: bool, after_wake: bool = False
 ) -> list[str]:

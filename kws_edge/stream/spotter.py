@@ -34,7 +34,7 @@ from kws_edge.stream.events import Abstentions, Clock, Event
 from kws_edge.stream.framing import DEFAULT_HOP, Hop, HopStream, window_seconds
 from kws_edge.stream.incremental import Steps, has_steps
 from kws_edge.stream.losses import SPAN, Losses
-from kws_edge.stream.settings import StreamSettings, event_words
+from kws_edge.stream.settings import StreamSettings, commands_of, event_words
 from kws_edge.stream.state import Snapshot, State
 from kws_edge.stream.wake import Wake, WakeTimer
 
@@ -129,13 +129,7 @@ class Spotter:
         self._wake: Decision | Spotter | None = None
         if wake:
             self._wake, wakes = self._waking(wake)
-            chosen = [word for word in chosen if word not in wakes]  # else it would be an event of each decision
-            if not any(map(is_word, chosen)):
-                others = ", ".join(word for word in model.labels if is_word(word) and word not in wakes)
-                raise SettingError(
-                    f"words: no command beside the wake words {', '.join(wakes)}; expected one or more of "
-                    f"{others or 'a model with other words'}, or no wake word"
-                )
+            chosen = commands_of(chosen, wakes, model.labels)
         self._decision = Decision(model.metadata, self.settings, hop, chosen, abstentions=abstentions)
         K = len(model.labels)
         self._nothing = no_evidence(K, model.metadata.variant)[np.newaxis], np.ones(1, np.float32)
