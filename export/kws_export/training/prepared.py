@@ -1,5 +1,7 @@
 """What a run trains on: its classes, decoded clips, validation features, noises and recordings without a word."""
 
+import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +47,13 @@ class TrainingData:
     front_end: FrontEnd
     about: About = field(default_factory=About)
     start: tuple[Path, Trained] | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the training clips, noises and other recordings, by their names and lengths."""
+        others = self.negatives.others if self.negatives else ()
+        lengths = [*self.train.lengths.tolist(), *map(len, self.noises), *map(len, others)]
+        return hashlib.sha256(os.fsencode(f"{self.train.names} {lengths}")).hexdigest()
 
 
 def prepare(

@@ -222,8 +222,9 @@ class Trainer:
         trained = {"trained": self.model.state_dict()} if self.recipe.average else {}
         optimiser = self.optimiser.state_dict()
         self.run_folder.save(
-            result, self.judged.state_dict(), improved=improved, best=self.best, **trained, optimiser=optimiser
-        )
+            result, self.judged.state_dict(), improved=improved, best=self.best, **trained, optimiser=optimiser,
+            data=self.data.fingerprint,
+        )  # fmt: skip
 
     def _resume(self) -> None:
         last = self.run_folder.load()
@@ -232,6 +233,11 @@ class Trainer:
             self.model.load_state_dict(last["trained"])
         self.optimiser.load_state_dict(last["optimiser"])
         self.epoch, self.best = last["epoch"], last["best"]
+        if last.get("data", self.data.fingerprint) != self.data.fingerprint and self.world.is_main:
+            _log.warning(
+                "%s was trained on other recordings until epoch %d; it goes on with those that are given now",
+                self.run_folder.path, self.epoch,
+            )  # fmt: skip
 
 
 def bound_gradients(model: nn.Module, limit: float) -> bool:

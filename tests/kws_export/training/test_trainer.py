@@ -526,6 +526,23 @@ def test_a_second_stage_without_its_first_is_refused_before_anything_is_decoded(
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize("changed", ["nothing", "clips", "noise"])
+def test_a_run_that_goes_on_with_other_recordings_says_so(
+    tones: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, changed: str
+) -> None:
+    data = shutil.copytree(tones, tmp_path / "data")
+    recipe = tone_words.recipe(epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        tone_words.trainer(data, tmp_path / "run", recipe).run(lambda step, steps, loss: None, interrupt)
+    if changed == "clips":
+        next((data / "low").glob("0000000*")).unlink()
+    if changed == "noise":
+        (noise,) = (data / "_background_noise_").iterdir()
+        sf.write(noise, np.zeros(3 * 16_000), 16_000)
+    assert tone_words.trainer(data, tmp_path / "run", recipe).epoch == 1
+    assert ("was trained on other recordings until epoch 1" in caplog.text) is (changed != "nothing")
+
+
 def test_a_second_stage_goes_on_without_its_first(tones: Path, tmp_path: Path) -> None:
     start, recipe = tmp_path / "first" / "last.pt", tone_words.recipe(epochs=2, start=str(tmp_path / "first/last.pt"))
     tone_words.run(tone_words.trainer(tones, tmp_path / "first", tone_words.recipe(epochs=1)))
