@@ -89,7 +89,11 @@ class Trainer:
         self.optimiser = NovoGrad(self.model.parameters(), lr=recipe.peak_lr, betas=BETAS, weight_decay=recipe.decay)
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
         if self.run_folder.has_run:
-            self._resume()
+            if self._resume() != data.fingerprint and world.is_main:
+                _log.warning(
+                    "%s was trained on other recordings until epoch %d; it goes on with those that are given now",
+                    folder, self.epoch,
+                )  # fmt: skip
         elif recipe.start:
             start = data.start or starting_network(recipe, data.front_end)  # the folder had a run when it was prepared
             take_weights(self.model, *start, data, self.variant)
@@ -226,18 +230,16 @@ class Trainer:
             data=self.data.fingerprint,
         )  # fmt: skip
 
-    def _resume(self) -> None:
+    def _resume(self) -> str:
+        """Take up the run where it stopped; the fingerprint of the data that it was trained on."""
         last = self.run_folder.load()
         self.judged.load_state_dict(last["model"])
         if self.recipe.average:
             self.model.load_state_dict(last["trained"])
         self.optimiser.load_state_dict(last["optimiser"])
         self.epoch, self.best = last["epoch"], last["best"]
-        if last.get("data", self.data.fingerprint) != self.data.fingerprint and self.world.is_main:
-            _log.warning(
-                "%s was trained on other recordings until epoch %d; it goes on with those that are given now",
-                self.run_folder.path, self.epoch,
-            )  # fmt: skip
+        fingerprint: str = last.get("data", self.data.fingerprint)  # older runs have none
+        return fingerprint
 
 
 def bound_gradients(model: nn.Module, limit: float) -> bool:
