@@ -6,6 +6,7 @@ batch is the same however many processes or loader workers share it.
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -68,10 +69,15 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
         seed: int,
         epoch: int,
         negatives: Negatives | None = None,
+        extra_frames: int = 0,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         """Draw the epoch's clips: as many as the split has, rounded down to whole batches, then the negatives.
+
+        Parameters
+        ----------
+        extra_frames : by which what is made is longer than a window of the front end.
 
         Raises
         ------
@@ -85,6 +91,7 @@ class EpochBatches(Dataset[tuple[Tensor, Tensor]]):
                 f"neighbour_probability={augmentation.neighbour_probability}, but the negatives have no recordings; "
                 "expected some, or 0"
             )
+        front_end = replace(front_end, frames=front_end.frames + extra_frames)
         self.data, self.front_end, self.augmentation = data, front_end, augmentation
         self.of_clips = sample_transforms(augmentation, noises)
         self.of_streams = sample_transforms(augmentation, noises, in_stream=True)

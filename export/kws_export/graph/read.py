@@ -62,7 +62,7 @@ def measure_statistics(network: MatchboxNet, features: Tensor, batch: int = 256)
     hooks = [norm.register_forward_pre_hook(add) for norm in norms]
     network.eval()
     for part in torch.split(features, batch):
-        MatchboxNet.pooled(network, part)  # layer by layer, which hooks can watch
+        MatchboxNet.window_means(network, part, 1)  # layer by layer, which hooks can watch
     for hook in hooks:
         hook.remove()
     for norm, (n, total, squares) in moments.items():

@@ -431,38 +431,51 @@ int stage_backward(int64_t first, int64_t last, int64_t T, const Activation *inp
     return failed;
 }
 
-/* pooled [B][channels]: the activation's mean over all but `edge` frames at each end. Returns 0, or 1 without memory. */
-int pool_forward(int64_t first, int64_t last, int64_t T, int64_t channels, int64_t edge, const Activation *input,
-                 float *pooled)
+/* pooled [B][windows][channels]: the activation's means over windows that begin `step` frames apart and together cover
+ * all but `edge` frames at each end. Returns 0, or 1 without memory. */
+int pool_forward(int64_t first, int64_t last, int64_t T, int64_t channels, int64_t edge, int64_t windows, int64_t step,
+                 const Activation *input, float *pooled)
 {
     Tile x = {0};
+    int64_t frames = T - 2 * edge - (windows - 1) * step;
     int failed = !tile_create(&x, channels, T, 0);
     for (int64_t clip = first; clip < last && !failed; clip++) {
         activate(input, clip, channels, T, x);
-        for (int64_t c = 0; c < channels; c += 8) {
-            const float *h = x.data + c / LANES * x.stride + (c & 8);
-            v8 sum = {0};
-            for (int64_t t = edge; t < T - edge; t++)
-                sum += load(h + t * LANES);
-            store(pooled + clip * channels + c, sum / (float)(T - 2 * edge));
-        }
+        for (int64_t w = 0; w < windows; w++)
+            for (int64_t c = 0; c < channels; c += 8) {
+                const float *h = x.data + c / LANES * x.stride + (edge + w * step) * LANES + (c & 8);
+                v8 sum = {0};
+                for (int64_t t = 0; t < frames; t++)
+                    sum += load(h + t * LANES);
+                store(pooled + (clip * windows + w) * channels + c, sum / (float)frames);
+            }
     }
     free(x.memory);
     return failed;
 }
 
-/* The gradient of pool_forward: d_pooled [B][channels] is already divided by the number of frames. Returns 0, or 1
- * without memory. */
-int pool_backward(int64_t first, int64_t last, int64_t T, int64_t channels, int64_t edge, const Activation *input,
-                  const float *d_pooled, float *d_input, double *input_sums)
+/* The gradient of pool_forward: d_pooled [B][windows][channels] is already divided by a window's number of frames.
+ * Returns 0, or 1 without memory. */
+int pool_backward(int64_t first, int64_t last, int64_t T, int64_t channels, int64_t edge, int64_t windows, int64_t step,
+                  const Activation *input, const float *d_pooled, float *d_input, double *input_sums)
 {
-    Tile x = {0};
-    int failed = !tile_create(&x, channels, T, 0);
+    Tile x = {0}, d = {0};
+    int64_t frames = T - 2 * edge - (windows - 1) * step;
+    int failed = !tile_create(&x, channels, T, 0) || !tile_create(&d, channels, T, 0);
     for (int64_t clip = first; clip < last && !failed; clip++) {
         activate(input, clip, channels, T, x);
-        masked_gradient(input, clip, channels, T, x, d_pooled + clip * channels, LANES, 0, edge, T - edge, d_input,
+        memset(d.data, 0, channels / LANES * d.stride * sizeof *d.data);
+        for (int64_t w = 0; w < windows; w++)
+            for (int64_t c = 0; c < channels; c += 8) {
+                v8 each = load(d_pooled + (clip * windows + w) * channels + c);
+                float *sum = d.data + c / LANES * d.stride + (edge + w * step) * LANES + (c & 8);
+                for (int64_t t = 0; t < frames; t++)
+                    store(sum + t * LANES, load(sum + t * LANES) + each);
+            }
+        masked_gradient(input, clip, channels, T, x, d.data + edge * LANES, d.stride, LANES, edge, T - edge, d_input,
                         input_sums);
     }
+    free(d.memory);
     free(x.memory);
     return failed;
 }

@@ -52,10 +52,27 @@ class Stage:
     adds: bool = False
 
 
-def available(mfcc: Tensor, stages: Sequence[Stage], edge: int = 0) -> bool:
+@dataclass(frozen=True)
+class Pool:
+    """Over which frames the last activation's means go.
+
+    edge : frames at each end that do not count; at least one must be left in a window.
+    windows, step : how many means, and by how many frames each begins after the one before; together they cover all.
+    """
+
+    edge: int = 0
+    windows: int = 1
+    step: int = 1
+
+    def frames(self, length: int) -> int:
+        """Of one window, where there are `length` in all."""
+        return length - 2 * self.edge - (self.windows - 1) * self.step
+
+
+def available(mfcc: Tensor, stages: Sequence[Stage], pool: Pool) -> bool:
     """Whether `pooled` can take these tensors: float32 on the CPU, sizes in whole panels, and a compiler.
 
-    There must be a clip, with frames beyond the `edge` at each end: the kernels write where those would be.
+    There must be a clip, with frames for each of the pool's windows: the kernels write where those would be.
 
     In evaluation only without gradients: the kernels know the gradient by the batch's statistics alone.
     """
@@ -67,19 +84,16 @@ def available(mfcc: Tensor, stages: Sequence[Stage], edge: int = 0) -> bool:
         and not (torch.is_grad_enabled() and (mfcc.requires_grad or any(layer.affine for layer in layers)))
         and mfcc.shape[2] % 8 == 0
         and len(mfcc) > 0
-        and mfcc.shape[2] > 2 * edge
+        and pool.frames(mfcc.shape[2]) > 0
         and all(n % LANES == 0 for layer in layers for n in layer.weight.shape)
         and kernels.library() is not None
     )
 
 
-def pooled(mfcc: Tensor, stages: Sequence[Stage], eps: float, edge: int = 0) -> Tensor:
-    """MFCC float32 [B, coefficients, T] → the last activation's mean over time, float32 [B, channels].
-
-    `edge` frames at each end do not count; at least one must be left.
-    """
+def pooled(mfcc: Tensor, stages: Sequence[Stage], eps: float, pool: Pool) -> Tensor:
+    """MFCC float32 [B, coefficients, T] → the last activation's means, float32 [B, windows, channels]."""
     parameters = [p for layer in _layers(stages) for p in layer.parameters()]
-    return _Trunk.apply(mfcc, tuple(stages), eps, edge, *parameters)  # type: ignore[no-untyped-call]
+    return _Trunk.apply(mfcc, tuple(stages), eps, pool, *parameters)  # type: ignore[no-untyped-call]
 
 
 class _Conv:
@@ -140,7 +154,7 @@ class _Conv:
 class _Trunk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, mfcc: Tensor, stages: tuple[Stage, ...], eps: float, edge: int, *_parameters: Tensor
+        ctx: Any, mfcc: Tensor, stages: tuple[Stage, ...], eps: float, pool: Pool, *_parameters: Tensor
     ) -> Tensor:
         B, channels, T = mfcc.shape
         threads = min(torch.get_num_threads(), B)
@@ -163,17 +177,17 @@ class _Trunk(torch.autograd.Function):
                 conv.normalise(s.sum(0), B * T, layer, eps)
             convs.append(pair)
             raws.append(outputs)
-        result = torch.empty(B, convs[-1][0].outputs)
+        result = torch.empty(B, pool.windows, convs[-1][0].outputs)
         activation = _activation(len(stages), stages, convs, x, raws)
-        run("pool_forward", B, threads, T, result.shape[1], edge, activation, result)
+        run("pool_forward", B, threads, T, result.shape[2], pool.edge, pool.windows, pool.step, activation, result)
         ctx.save_for_backward(x, *itertools.chain(*raws))
-        ctx.stages, ctx.convs, ctx.threads, ctx.edge = stages, convs, threads, edge
+        ctx.stages, ctx.convs, ctx.threads, ctx.pool = stages, convs, threads, pool
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_pooled: Tensor) -> tuple[Tensor | None, ...]:
-        stages, convs, threads = ctx.stages, ctx.convs, ctx.threads
+        stages, convs, threads, pool = ctx.stages, ctx.convs, ctx.threads, ctx.pool
         x, *flat = ctx.saved_tensors
         B, _, T, _ = x.shape
         following = iter(flat)
@@ -182,12 +196,15 @@ class _Trunk(torch.autograd.Function):
         def buffers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(threads, *shape, dtype=dtype)
 
-        channels = d_pooled.shape[1]
+        channels = d_pooled.shape[2]
         grad = torch.empty(B, channels // LANES, T, LANES)
         sums = buffers(3, channels, dtype=torch.float64)
-        d_pooled = (d_pooled / (T - 2 * ctx.edge)).contiguous()
+        d_pooled = (d_pooled / pool.frames(T)).contiguous()
         activation = _activation(len(stages), stages, convs, x, raws)
-        run("pool_backward", B, threads, T, channels, ctx.edge, activation, d_pooled, grad, list(sums))
+        run(
+            "pool_backward", B, threads, T, channels, pool.edge, pool.windows, pool.step,
+            activation, d_pooled, grad, list(sums),
+        )  # fmt: skip
 
         gradients: list[Tensor] = []  # last parameter first
         projected: tuple[Tensor, Tensor, Tensor]

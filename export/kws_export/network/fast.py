@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from kws_export.kernels import trunk
-from kws_export.network.matchboxnet import BN_EPS, BN_MOMENTUM, Conv, MatchboxNet, Norm, ResidualBlock
+from kws_export.network.matchboxnet import BN_EPS, BN_MOMENTUM, WINDOW_STEP, Conv, MatchboxNet, Norm, ResidualBlock
 
 
 class FastMatchboxNet(MatchboxNet):
     """MFCC [B, 64, 128] → logits [B, classes], by compiled kernels where they can serve."""
 
-    def pooled(self, mfcc: Tensor) -> Tensor:
-        """As `MatchboxNet.pooled`."""
-        layers = list(stages(self))
-        if trunk.available(mfcc, layers, self.edge):
-            return trunk.pooled(mfcc, layers, BN_EPS, self.edge)
-        return super().pooled(mfcc)
+    def window_means(self, mfcc: Tensor, windows: int) -> Tensor:
+        """As `MatchboxNet.window_means`."""
+        layers, pool = list(stages(self)), trunk.Pool(self.edge, windows, WINDOW_STEP)
+        if trunk.available(mfcc, layers, pool):
+            return trunk.pooled(mfcc, layers, BN_EPS, pool)
+        return super().window_means(mfcc, windows)
 
 
 def stages(network: MatchboxNet) -> Iterator[trunk.Stage]:

@@ -23,6 +23,8 @@ Initialisation: TypeAlias = Literal["fan_in", "xavier"]
 BN_EPS = 1e-3
 BN_MOMENTUM = 0.1
 BLOCK_KERNELS = (13, 15, 17)
+WINDOW_STEP = 8
+"""Frames between the windows of `window_logits`: 80 ms, about a stream's hop; the compiled kernels take eights."""
 
 
 class Norm(nn.Module):
@@ -134,8 +136,22 @@ class MatchboxNet(nn.Module):
 
     def pooled(self, mfcc: Tensor) -> Tensor:
         """What the classifier takes in, float32 [B, 64, T] → [B, 2C]."""
+        return self.window_means(mfcc, 1).squeeze(1)
+
+    def window_logits(self, mfcc: Tensor, windows: int) -> Tensor:
+        """What a stream answers in succession: float32 [B, 64, T] → [B, windows, classes], `WINDOW_STEP` frames apart.
+
+        Each of the windows has T - (windows - 1) * WINDOW_STEP frames. With padding "valid" its logits are those that
+        the network gives for these frames alone.
+        """
+        return self.classifier(self.window_means(mfcc, windows))
+
+    def window_means(self, mfcc: Tensor, windows: int) -> Tensor:
+        """What the classifier takes in for each window of `window_logits`, float32 [B, 64, T] → [B, windows, 2C]."""
         x = self.activations(mfcc)
-        return x[:, :, self.edge : x.shape[2] - self.edge].mean(2)
+        frames = x.shape[2] - 2 * self.edge - (windows - 1) * WINDOW_STEP
+        starts = [self.edge + i * WINDOW_STEP for i in range(windows)]
+        return torch.stack([x[:, :, start : start + frames].mean(2) for start in starts], 1)
 
     def activations(self, mfcc: Tensor) -> Tensor:
         """What the pool takes in, float32 [B, 64, T] → [B, 2C, T]; those within `reach` of an end depend on zeros."""

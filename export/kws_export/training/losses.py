@@ -134,6 +134,19 @@ def belief_ce(evidence: Tensor, labels: Tensor) -> Tensor:
     return torch.log(evidence.sum(-1) + evidence.shape[-1]) - _of_label(evidence, labels).log()
 
 
+def smoothed_belief_ce(evidence: Tensor, labels: Tensor) -> Tensor:
+    """−log of the mass that W windows in succession give on average to what was said. [B, W, K], [B] → [B].
+
+    The masses are those of `belief_ce`: b_k of each word, and the vacuity for none of them, whose label is negative. A
+    stream decides by the mean of its last answers, so single windows may be unsure as long as the mean is right. With
+    W = 1 it is `belief_ce`, or `no_word_loss`.
+    """
+    K = evidence.shape[-1]
+    masses = torch.cat([evidence, torch.full_like(evidence[..., :1], K)], -1)
+    means = (masses / masses.sum(-1, keepdim=True)).mean(1)
+    return -_of_label(means, torch.where(labels < 0, K, labels)).log()
+
+
 def no_word_loss(evidence: Tensor) -> Tensor:
     """−log u = log(1 + Σe/K), for windows that hold no word: 0 where there is no evidence. [n, K] → [n].
 
@@ -171,7 +184,8 @@ def evidential_loss(
 
     Parameters
     ----------
-    logits : floating [B, K], any finite values. NaN or infinity gives NaN.
+    logits : floating [B, K], any finite values; or [B, W, K] for W windows in succession, whose answers are averaged
+        (`smoothed_belief_ce`), for a variant whose loss is `belief_ce`. NaN or infinity gives NaN.
     labels : int64 [B], 0 to K-1, or negative for a window that holds no word, whose loss is `no_word_loss`.
     kl_weight : λ_t of this epoch, from the function `kl_weight`; at least 0.
     lesson : a teacher's answers, whose `distillation_loss` takes its share of the data loss, for windows with a word.
@@ -182,8 +196,13 @@ def evidential_loss(
 
     Raises
     ------
-    SettingError : the weight is negative, or positive for a variant without a KL term.
+    SettingError : the weight is negative, or positive for a variant without a KL term; or there are several windows for
+        another loss than `belief_ce`, or with a lesson.
     """
+    if logits.dim() == 3:
+        if variant.loss != "belief_ce" or lesson:
+            raise SettingError(f"windows in succession for variant {variant.name}; expected belief_ce, and no lesson")
+        return smoothed_belief_ce(evidence(logits, variant), labels).mean()
     if kl_weight < 0 or (kl_weight > 0 and variant.kl_ramp_epochs is None):
         expected = "0, as it has no KL term" if variant.kl_ramp_epochs is None else "at least 0"
         raise SettingError(f"kl_weight={kl_weight} for variant {variant.name}; expected {expected}")

@@ -17,6 +17,9 @@ from kws_export.ranges import MOST_SEED, check_ranges, check_share
 from kws_export.toml import read_toml
 from kws_export.training.about import About
 
+MOST_WINDOWS = 10
+"""That is 0.7 s more than one window; a stream that smooths for longer would answer too late."""
+
 
 @dataclass(frozen=True, slots=True)
 class Distillation:
@@ -76,6 +79,9 @@ class Recipe:
     peak_lr, final_lr, warmup, hold : the warm-up-hold-decay schedule (schedule.py).
     weight_decay : None for 1e-3 without a KL term and 0 with one.
     kl_end : None for the variant's own ramp of the KL term; else the weight that the ramp climbs to by the run's end.
+    windows : how many windows in succession, 80 ms apart, are seen of each word: the loss is that of their mean answer,
+        as a stream smooths (`smoothed_belief_ce`). More than one only for `belief_ce` and padding "valid", without a
+        teacher.
     average : 0, or how much of the average of the weights, which is what is validated and exported, stays at each step:
         at 0.998 it covers about the last 500.
     augmentation : augment.py.
@@ -105,6 +111,7 @@ class Recipe:
     hold: float = 0.45
     weight_decay: float | None = None
     kl_end: float | None = None
+    windows: int = 1
     average: float = 0.0
     augmentation: Augmentation = field(default_factory=Augmentation)
     about: About = field(default_factory=About)
@@ -146,6 +153,7 @@ class Recipe:
                 f"recipe {self.name}: warmup={self.warmup}, hold={self.hold}; expected at least 0, together at most 1"
             )
         self._check_padding()
+        self._check_windows()
         check_share(f"recipe {self.name}", self, "average")
         check_ranges(f"recipe {self.name}", self, {"balance": (0, 1)})
 
@@ -154,6 +162,15 @@ class Recipe:
         if self.kl_end is not None and (not 0 <= self.kl_end < math.inf or not has_kl):
             expected = "at least 0" if has_kl else "a variant with a KL term, such as plugin_ce_kl"
             raise SettingError(f"recipe {self.name}: kl_end={self.kl_end} with {self.variant}; expected {expected}")
+
+    def _check_windows(self) -> None:
+        check_ranges(f"recipe {self.name}", self, {"windows": (1, MOST_WINDOWS)})
+        fits = self.variant == "belief_ce" and self.padding == "valid" and not self.distillation.teachers
+        if self.windows > 1 and not fits:
+            raise SettingError(
+                f"recipe {self.name}: windows={self.windows}; "
+                'expected variant "belief_ce", padding "valid" and no teacher'
+            )
 
     def _check_padding(self) -> None:
         if self.padding == "valid" and self.repeat > 1:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from kws_edge.errors import SettingError
 from kws_edge.model.variants import Variant, get_variant
 from kws_export.data.batches import EpochBatches
+from kws_export.network.matchboxnet import WINDOW_STEP
 from kws_export.training.averaging import follow
 from kws_export.training.checkpoint import new_network, starting_network
 from kws_export.training.distillation import Teachers
@@ -129,7 +130,7 @@ class Trainer:
         batches = EpochBatches(
             self.data.train, self.data.noises, self.data.front_end, r.augmentation,
             batch=r.batch, balance=r.balance, seed=r.seed, epoch=self.epoch, negatives=self.data.negatives,
-            rank=self.world.rank, world_size=self.world.size,
+            extra_frames=(r.windows - 1) * WINDOW_STEP, rank=self.world.rank, world_size=self.world.size,
         )  # fmt: skip
         steps, weight = len(batches), kl_weight(self.variant, self.epoch, r.epochs, r.kl_end)
         loss_sum = correct = words = seen = lr = 0.0
@@ -176,7 +177,8 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = lr
         self.optimiser.zero_grad(set_to_none=True)
-        logits = self.model(features)
+        windows = self.recipe.windows
+        logits = self.model(features) if windows == 1 else self.model.window_logits(features, windows)
         lesson = self.teachers.lesson(features) if self.teachers else None
         loss = evidential_loss(logits, labels, self.variant, kl, lesson)
         value = float(loss.detach())
@@ -191,7 +193,7 @@ class Trainer:
                 follow(self.judged, self.model, self.recipe.average, done)
         else:
             self._skip()
-        return value, logits.detach()
+        return value, logits.detach() if windows == 1 else logits.detach().mean(1)
 
     def _skip(self) -> None:
         self._skipped += 1

@@ -184,6 +184,22 @@ def test_the_processes_shares_make_up_the_global_batch(world_size: int, share: f
     assert max(no_word) - min(no_word) <= 1
 
 
+def test_extra_frames_make_what_is_seen_longer_and_a_clip_lies_in_its_middle() -> None:
+    still = Augmentation(
+        gain_probability=0, dc_probability=0, background_probability=0, shift_ms=0, pad_probability=0,
+        time_masks=0, band_masks=0, cutouts=0,
+    )  # fmt: skip
+    plain, longer = (
+        EpochBatches(DATA, [], FE, still, batch=6, balance=1, seed=1, epoch=0, extra_frames=n)[0][0] for n in (0, 16)
+    )
+    assert longer.shape == (6, 64, 144)
+    torch.testing.assert_close(longer[:, :, 8:-8], plain)
+    in_stream = replace(still, stream_probability=1, neighbour_probability=0, stream_margin_ms=(0, 0))
+    whole = EpochBatches(DATA, [], FE, in_stream, batch=6, balance=1, seed=1, epoch=0, extra_frames=16)[0][0]
+    assert whole.shape == (6, 64, 144)
+    assert (whole.abs().sum(1) > 0).all()  # the sound goes to both edges
+
+
 def test_how_often_a_word_is_faster() -> None:
     settings = Augmentation(speed=(2, 2), speed_probability=0.3, time_masks=0, band_masks=0, cutouts=0)
     data = dataset(clips=400)

@@ -86,6 +86,17 @@ def assert_gradients_close(actual: dict[str, Tensor], expected: dict[str, Tensor
         assert error < tolerance, f"{name}: {error:.1e}"
 
 
+def is_compiled(result: Tensor) -> bool:
+    """Whether the kernels are among what a result was computed by."""
+    nodes = [result.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if type(node).__name__ == "_TrunkBackward":
+            return True
+        nodes += [following for following, _ in node.next_functions if following]  # type: ignore[union-attr]
+    return False
+
+
 @pytest.mark.parametrize(("repeat", "count"), [(1, 77_214), (2, 92_766)])
 def test_parameter_count_of_the_paper(repeat: int, count: int) -> None:
     assert parameter_count(MatchboxNet(30, repeat)) == count
@@ -126,12 +137,36 @@ def test_compiled_path_is_the_torch_path_with_its_gradients(
     torch.set_num_threads(1)
     double = copy.deepcopy(model).double()
     expected = double(x.double())
-    assert type(actual.grad_fn.next_functions[1][0]).__name__ == "_TrunkBackward"
+    assert is_compiled(actual)
     torch.testing.assert_close(actual.double(), expected, rtol=0, atol=2e-5)
     weights = torch.randn(actual.shape)
     assert_gradients_close(
         gradients(model, (actual * weights).sum()), gradients(double, (expected * weights).sum()), tolerance
     )
+
+
+@needs_kernels
+@pytest.mark.parametrize(("batch", "windows"), [(1, 3), (5, 2), (7, 3)])
+def test_compiled_windows_are_those_of_torch_with_their_gradients(batch: int, windows: int, threads: int) -> None:
+    model, x = network(padding="valid"), torch.randn(batch, 64, 120 + 8 * windows)
+    actual = model.window_logits(x, windows)
+    torch.set_num_threads(1)
+    double = copy.deepcopy(model).double()
+    expected = double.window_logits(x.double(), windows)
+    assert is_compiled(actual)
+    assert actual.shape == (batch, windows, 12)
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=2e-5)
+    weights = torch.randn(actual.shape)
+    assert_gradients_close(
+        gradients(model, (actual * weights).sum()), gradients(double, (expected * weights).sum()), 1e-4
+    )
+
+
+def test_windows_are_what_the_network_says_of_each_alone() -> None:
+    model, x = network(padding="valid").eval(), torch.randn(2, 64, 144)
+    with torch.no_grad():
+        alone = torch.stack([model(x[:, :, start : start + 128]) for start in (0, 8, 16)], 1)
+        torch.testing.assert_close(model.window_logits(x, 3), alone, rtol=0, atol=2e-5)
 
 
 @needs_kernels
@@ -237,7 +272,7 @@ def test_without_a_compiler_torch_takes_over_and_says_so_once(
         with caplog.at_level(logging.WARNING):
             actual = model(x)
             model(x)
-        assert not trunk.available(x, list(stages(model)))
+        assert not trunk.available(x, list(stages(model)), trunk.Pool())
         assert [r.message for r in caplog.records if "without compiled kernels" in r.message] == [
             r.message for r in caplog.records
         ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor
 from torch.distributions import Dirichlet, kl_divergence
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy, nll_loss, one_hot
 
 from kws_edge.arrays import F64
 from kws_edge.errors import SettingError
@@ -95,6 +95,29 @@ def test_belief_and_vacuity_losses_are_one_cross_entropy_with_a_class_for_no_wor
     torch.testing.assert_close(losses.belief_ce(e, labels), cross_entropy(with_none, labels, reduction="none"))
     none = cross_entropy(with_none, torch.full((20,), 7), reduction="none")
     torch.testing.assert_close(losses.no_word_loss(e), none)
+
+
+def test_loss_of_windows_is_the_cross_entropy_of_their_mean_masses() -> None:
+    logits, labels = random_logits(18, 7)
+    labels[::4] = -1
+    windows = logits.view(6, 3, 7)
+    with_none = torch.cat([windows, torch.full((6, 3, 1), np.log(7))], dim=2)
+    said = torch.where(labels[:6] < 0, 7, labels[:6])
+    expected = nll_loss(with_none.softmax(2).mean(1).log(), said)
+    torch.testing.assert_close(losses.evidential_loss(windows, labels[:6], get_variant("belief_ce")), expected)
+
+
+def test_one_window_in_succession_is_a_window() -> None:
+    logits, labels = random_logits(20, 7)
+    labels[::4] = -1
+    variant = get_variant("belief_ce")
+    one = losses.evidential_loss(logits[:, None], labels, variant)
+    torch.testing.assert_close(one, losses.evidential_loss(logits, labels, variant))
+
+
+def test_windows_in_succession_need_the_belief_masses() -> None:
+    with pytest.raises(SettingError, match="windows in succession for variant softmax; expected belief_ce"):
+        losses.evidential_loss(torch.zeros(2, 3, 7), torch.zeros(2, dtype=torch.int64), get_variant("softmax"))
 
 
 def test_a_confident_mistake_about_a_window_without_a_word_has_a_full_gradient() -> None:

@@ -122,6 +122,12 @@ def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
         ('variant = "softmax"\n[augmentation]\nshift_ms = inf', "shift_ms=inf; expected a number"),
         ('variant = "softmax"\npadding = "causal"', "padding='causal'; expected one of same, valid"),
         ('variant = "softmax"\npadding = "valid"\nrepeat = 2', "expected repeat=1"),
+        ('variant = "belief_ce"\npadding = "valid"\nwindows = 0', "windows=0; expected"),
+        (
+            'variant = "belief_ce"\nwindows = 3',
+            'windows=3; expected variant "belief_ce", padding "valid" and no teacher',
+        ),
+        ('variant = "softmax"\npadding = "valid"\nwindows = 3', "windows=3; expected"),
         ('variant = "softmax"\n[augmentation]\nstream_probability = 2', "stream_probability=2; expected 0 to 1"),
         ('variant = "plugin_ce"\n[negatives]\nshare = 1.0', "share=1.0; expected 0 to below 1"),
         ('variant = "softmax"\nchannels = 40', "channels=40; expected a multiple of 16"),

@@ -147,6 +147,21 @@ def test_negatives_teach_that_noise_is_no_evidence(tones: Path, tmp_path: Path) 
     assert vacuity[0] > 2 * vacuity[1]
 
 
+def test_a_run_on_windows_in_succession_learns_and_goes_on_as_if_never_stopped(tones: Path, tmp_path: Path) -> None:
+    mix = {"share": 0.25, "partial": 0, "reversed": 0, "noise": 1, "other": 0}
+    recipe = tone_words.recipe(variant="belief_ce", padding="valid", windows=3, epochs=6, negatives=mix)
+
+    def trainer(folder: str) -> Trainer:
+        return tone_words.trainer(tones, tmp_path / folder, recipe, negatives=[str(tones / "_background_noise_")])
+
+    tone_words.run(trainer("whole"))
+    assert_learned(history(tmp_path / "whole"), chance=0.25)
+    with pytest.raises(KeyboardInterrupt):
+        trainer("halted").run(lambda step, steps, loss: None, interrupt)
+    tone_words.run(trainer("halted"))
+    assert_same_run(tmp_path / "halted", tmp_path / "whole")
+
+
 def test_hard_negatives_are_found_anew_before_every_epoch_and_by_a_run_that_goes_on(
     tones: Path, tmp_path: Path
 ) -> None:
