@@ -104,7 +104,7 @@ def classify(
                 unreadable += 1
             else:
                 # The head comes with the first answer: a server may yet refuse what it is asked.
-                click.echo(head + (_as_json(name, prediction) if as_json else _as_text(name, prediction)))
+                click.echo(head + (_as_json(name, prediction) if as_json else _as_text(name, prediction, decides)))
                 head = ""
     ctx.exit(1 if unreadable else 0)
 
@@ -215,11 +215,14 @@ def _as_json(name: str, prediction: "Prediction") -> str:
     return json.dumps({"file": name, **prediction.to_dict()}, allow_nan=False)
 
 
-def _as_text(name: str, p: "Prediction") -> str:
+def _as_text(name: str, p: "Prediction", score: Score) -> str:
+    """A line, with the score that was asked for; it names another that withheld the label, as that of streams may."""
     from kws_edge.model.prediction import worth_naming
 
     answer = click.style(f"{p.label or 'not sure':10}", fg="yellow" if p.abstained else "green")
-    numbers = f"{p.probability:11.3f} {p.uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
+    uncertainty = p.vacuity if score == "vacuity" else p.entropy
+    numbers = f"{p.probability:11.3f} {uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
     guess = f", best guess {p.guess}" if worth_naming(p.guess, p.probability, len(p.alpha)) else ""
-    why = f"  ({p.reason}{guess})" if p.reason else ""
+    other = f", {p.score} {p.uncertainty:.3f}" if p.reason and p.score != score else ""
+    why = f"  ({p.reason}{other}{guess})" if p.reason else ""
     return f"{answer} {numbers} {one_line(name)}{why}"

@@ -71,9 +71,9 @@ def answers(
     return predictions
 
 
-def rank(p: Prediction) -> tuple[bool, bool, float]:
+def rank(p: Prediction, score: Score) -> tuple[bool, bool, float]:
     """The order in which a long recording's windows answer for it: a word, what the network heard, the rest."""
-    return p.label is None, p.guess is None, p.uncertainty
+    return p.label is None, p.guess is None, p.vacuity if score == "vacuity" else p.entropy
 
 
 def _why_unheard(window: Window) -> Reason | None:

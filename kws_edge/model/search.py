@@ -4,9 +4,10 @@ Windows a tenth of a second apart, the first and last of them half beyond the re
 quiet. What each says is averaged over the model's smoothing, those without sound counting as no evidence; and the
 answer is that of the least uncertain mean. One window of twenty is easily sure of a word that is none; a few in a row
 are not. The threshold is that for clips; where the model was calibrated on streams and the accuracy asked for is that
-of `DEFAULT_TARGET` or higher, also that for streams must hold.
+of `DEFAULT_TARGET` or higher, also those for streams must hold, each on its own score.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,7 +24,7 @@ from kws_edge.model.answers import answers, rank
 from kws_edge.model.clips import STEP_SECONDS, cut, window_frames
 from kws_edge.model.metadata import SILENCE_CLASS, Metadata, is_word
 from kws_edge.model.prediction import Prediction, Reason
-from kws_edge.model.score import Score
+from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL, OperatingPoint
 from kws_edge.model.session import MAX_BATCH, Outputs
 from kws_edge.model.variants import get_variant
@@ -55,7 +56,7 @@ def search(
     progress : called now and then with the seconds that are done.
     """
     variant = get_variant(metadata.variant)
-    smoothing, threshold = _decided_by(metadata, score, point)
+    smoothing, limits = _decided_by(metadata, score, point)
     n = max(1, round(smoothing / STEP_SECONDS))
     K = len(metadata.labels)
     nothing = np.full(K, 1 / K, np.float32), 1.0
@@ -81,8 +82,8 @@ def search(
             past.append(nothing if seen.guess is None else (evidence.probability(seen.alpha), seen.vacuity))
             p = np.stack([probability for probability, _ in past]).mean(axis=0)
             u = float(np.mean([vacuity for _, vacuity in past]))
-            found = _mean(lately[0], p, u, evidence.dirichlet(p, u, variant), threshold, metadata)
-            if best is None or rank(found) < rank(best):
+            found = _mean(lately[0], p, u, evidence.dirichlet(p, u, variant), limits, metadata)
+            if best is None or rank(found, score) < rank(best, score):
                 best = found
         progress(max(0.0, min(batch[-1].end - _BEYOND, length / SAMPLE_RATE)))
     assert best is not None  # the recording is longer than a window
@@ -107,33 +108,49 @@ def whole_of(head: list[F32], rest: Iterator[F32]) -> Iterator[F32]:
     return (block for block in chain(head, rest) if len(block))
 
 
-def _decided_by(metadata: Metadata, score: Score, point: OperatingPoint) -> tuple[float, float]:
-    """Smoothing and threshold."""
+def _decided_by(metadata: Metadata, score: Score, point: OperatingPoint) -> tuple[float, dict[Score, float]]:
+    """Smoothing, and the threshold of each score that has one, first that of the score that was asked for."""
+    limits: dict[Score, float] = {score: point.threshold}
     settings = (metadata.stream or {}).get("settings")
     if not isinstance(settings, Mapping):
-        return SMOOTHING, point.threshold
+        return SMOOTHING, limits
     smoothing, thresholds = settings.get("smoothing", SMOOTHING), settings.get("thresholds")
-    of_stream = thresholds.get(score, point.threshold) if isinstance(thresholds, Mapping) else point.threshold
-    for name, value, most in (("smoothing", smoothing, MAX_SMOOTHING), ("threshold", of_stream, -WITHHOLD_ALL)):
+    of_stream = (
+        {name: thresholds[name] for name in SCORES if name in thresholds} if isinstance(thresholds, Mapping) else {}
+    )
+    checked = [("smoothing", smoothing, MAX_SMOOTHING)]
+    checked += [("threshold", value, -WITHHOLD_ALL) for value in of_stream.values()]
+    for name, value, most in checked:
         if isinstance(value, bool) or not isinstance(value, int | float) or not -most <= value <= most:
             raise ModelError(f"model {metadata.name}: stream: {name} {shown(value)}; expected a number up to {most:g}")
-    if point.target < DEFAULT_TARGET:
-        of_stream = point.threshold
-    return float(smoothing), min(point.threshold, float(of_stream))
+    if point.target >= DEFAULT_TARGET:
+        for name, value in of_stream.items():
+            limits[name] = min(limits.get(name, math.inf), float(value))
+    return float(smoothing), limits
 
 
-def _mean(middle: Prediction, p: F32, vacuity: float, alpha: F32, threshold: float, metadata: Metadata) -> Prediction:
-    """What the mean of some windows says, at the time of the one in their middle."""
+def _mean(
+    middle: Prediction, p: F32, vacuity: float, alpha: F32, limits: Mapping[Score, float], metadata: Metadata
+) -> Prediction:
+    """What the mean of some windows says, at the time of the one in their middle.
+
+    Its score is that whose threshold withholds the label, or else the first of the limits.
+    """
     entropy = float(evidence.entropy_of(p))
-    numbers: dict[str, Any] = {"alpha": alpha, "vacuity": vacuity, "entropy": entropy, "threshold": threshold}
+    values: dict[Score, float] = {"vacuity": vacuity, "entropy": entropy}
+    above = (
+        None if middle.guess is None else next((score for score in limits if not values[score] <= limits[score]), None)
+    )
+    score = above or next(iter(limits))
+    decided: dict[str, Any] = {"score": score, "threshold": limits[score]}
     if middle.guess is None:
-        return replace(middle, threshold=threshold)
+        return replace(middle, **decided)
     guess = metadata.labels[int(p.argmax())]
-    uncertain = not (vacuity if middle.score == "vacuity" else entropy) <= threshold
     reason = None
-    if uncertain:
+    if above:
         reason = Reason.CLIPPED if middle.reason is Reason.CLIPPED else Reason.UNCERTAIN
     elif not is_word(guess):
         reason = Reason.SILENCE if guess == SILENCE_CLASS else Reason.UNKNOWN_WORD
     label = guess if reason is None else None
+    numbers: dict[str, Any] = {"alpha": alpha, "vacuity": vacuity, "entropy": entropy, **decided}
     return replace(middle, label=label, guess=guess, probability=float(p.max()), reason=reason, **numbers)

@@ -75,8 +75,8 @@ function cut(samples, { window, hop }, length) {
 }
 
 // Why the answer of a window that the network saw is withheld, or null.
-function withheld({ samples }, guess, uncertainty, threshold) {
-  if (uncertainty > threshold) return isClipped(samples) ? "clipped" : "uncertain";
+function withheld({ samples }, guess, uncertain) {
+  if (uncertain) return isClipped(samples) ? "clipped" : "uncertain";
   if (isWord(guess)) return null;
   return guess === "_silence_" ? "silence" : "unknown_word";
 }
@@ -87,13 +87,16 @@ function outranks(one, other, score) {
   return rank(one) < rank(other) || (rank(one) === rank(other) && one[score] < other[score]);
 }
 
-// Over how many windows a recording is averaged, and the threshold of the mean, as kws_edge/model/search.py has it.
+// Over how many windows a recording is averaged, and the mean's thresholds by score, as kws_edge/model/search.py has it.
 function ofFiles(about) {
   const { decision, stream, score } = about;
-  const threshold = thresholdOf(about);
-  if (!stream) return { n: Math.round(SMOOTHING / 0.1), threshold };
-  const own = decision.thresholds[score] ?? threshold;
-  return { n: Math.max(1, Math.round(decision.smoothing / 0.1)), threshold: Math.min(threshold, own) };
+  const limits = { [score]: thresholdOf(about) };
+  if (!stream) return { n: Math.round(SMOOTHING / 0.1), limits };
+  for (const name of ["entropy", "vacuity"]) {
+    const least = Math.min(limits[name] ?? Infinity, decision.thresholds[name] ?? Infinity);
+    if (least < Infinity) limits[name] = least;
+  }
+  return { n: Math.max(1, Math.round(decision.smoothing / 0.1)), limits };
 }
 
 // The mean of what some windows say; in place of its α the probabilities, whose sum is 1.
@@ -124,9 +127,9 @@ export async function classify(file, name) {
       outputs.set(batch[j], { ...output, p: output.alpha.map((a) => a / sum) });
     });
   }
-  const { n, threshold } = isShort ? { n: 1, threshold: ofClips } : ofFiles(about);
+  const { n, limits } = isShort ? { n: 1, limits: { [about.score]: ofClips } } : ofFiles(about);
   const past = Array(n).fill(nothing);
-  let best = { window: windows[0], guess: null, reason: "silence", ...nothing };
+  let best = { window: windows[0], guess: null, reason: "silence", score: about.score, ...nothing };
   windows.forEach((window, i) => {
     past.push(outputs.get(window) ?? nothing);
     past.shift();
@@ -134,10 +137,12 @@ export async function classify(file, name) {
     if (!outputs.has(middle)) return;
     const mean = isShort ? past[0] : meanOf(past);
     const guess = about.labels[mean.top ?? mean.p.indexOf(Math.max(...mean.p))];
-    const answer = { window: middle, guess, reason: withheld(middle, guess, mean[about.score], threshold), ...mean };
+    const above = Object.keys(limits).find((score) => mean[score] > limits[score]);
+    const score = above ?? about.score; // that decided
+    const answer = { window: middle, guess, reason: withheld(middle, guess, above), score, ...mean };
     if (outranks(answer, best, about.score)) best = answer;
   });
-  const { window, guess, reason, p, alpha, entropy, vacuity } = best;
+  const { window, guess, reason, score, p, alpha, entropy, vacuity } = best;
   const shift = isShort ? 0 : BEYOND;
   return {
     label: reason ? null : guess,
@@ -147,8 +152,8 @@ export async function classify(file, name) {
     alpha,
     entropy,
     vacuity,
-    score: about.score,
-    threshold,
+    score,
+    threshold: limits[score],
     start: Math.max(0, window.start - shift) / RATE,
     end: Math.min(samples.length, window.start + window.samples.length - shift) / RATE,
     seconds: samples.length / RATE,

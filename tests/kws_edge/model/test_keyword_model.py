@@ -424,6 +424,22 @@ def test_in_a_long_clip_the_threshold_of_streams_must_hold_too_where_there_is_on
     assert strict.classify(clip[2 * RATE : 3 * RATE], RATE).label == "mid"
 
 
+def test_the_threshold_of_streams_must_hold_on_its_own_score_too(tmp_path: Path) -> None:
+    clip = noise(4.0)
+    clip[2 * RATE : 3 * RATE] = tone("mid")
+    settings = {"thresholds": {"vacuity": 1e-6}, "smoothing": 0.5}
+    strict = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream={"settings": settings})))
+    p = strict.classify(clip, RATE)
+    assert (p.label, p.guess, p.reason, p.score, p.threshold) == (None, "mid", Reason.UNCERTAIN, "vacuity", 1e-6)
+    assert p.start == pytest.approx(2.0, abs=0.1)  # the least uncertain by the score that was asked for
+    assert strict.classify(clip, RATE, target=0.99).label == "mid"
+    assert strict.classify(clip[2 * RATE : 3 * RATE], RATE).label == "mid"
+    settings["thresholds"] = {"vacuity": 1.0}
+    loose = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream={"settings": settings})))
+    p = loose.classify(clip, RATE)
+    assert (p.label, p.score, p.threshold) == ("mid", "entropy", METADATA.threshold("entropy", 0.995).threshold)
+
+
 @settings(max_examples=40, deadline=None)
 @given(samples=st.integers(1, 60_000), sizes=st.lists(st.integers(0, 20_000), max_size=12))
 def test_windows_are_those_of_the_whole_clip_however_it_is_read(samples: int, sizes: list[int]) -> None:

@@ -835,10 +835,10 @@ def test_ten_minutes_without_the_words_stay_under_the_target(
     noise = [*sorted((data / "esc10").glob("*/3-*")), *sorted((data / "speech_commands/_background_noise_").iterdir())]
     speech = sorted((data / "libri_speech" / "test-other").iterdir())
     hops = trace(shipped, minutes(noise if kind == "noise" else speech, 10))
-    events = decide(shipped.metadata, hops, StreamSettings.of(shipped.metadata))
+    events = decide(shipped.metadata, hops, StreamSettings.of(shipped.metadata), abstentions="all")
     words = said_in_test_other(speech) if kind == "speech" else []
     report = evaluate(events, words, float(hops.time[-1]), shipped.labels)
     record_property("false_accepts_per_hour", report.false_accepts * 6)
     record_property("abstentions_per_hour", report.abstentions * 6)
     assert report.false_accepts <= 1  # one more is above the limit of 10 an hour that it was calibrated for
-    assert report.abstentions > 10  # it did listen
+    assert report.abstentions > 30  # it did listen
