@@ -138,10 +138,8 @@ def _mean(
     """
     entropy = float(evidence.entropy_of(p))
     values: dict[Score, float] = {"vacuity": vacuity, "entropy": entropy}
-    above = (
-        None if middle.guess is None else next((score for score in limits if not values[score] <= limits[score]), None)
-    )
-    score = above or next(iter(limits))
+    above: list[Score] = [] if middle.guess is None else [name for name in limits if not values[name] <= limits[name]]
+    score = next(iter(above or limits))
     decided: dict[str, Any] = {"score": score, "threshold": limits[score]}
     if middle.guess is None:
         return replace(middle, **decided)
