@@ -34,10 +34,20 @@ static void check(OrtStatus* status) {
 
 // --- What a file says of itself: as much JSON as that takes ---
 
-// The text after "key": from a place on, or nothing.
+// Where the value of "key" begins in the object that begins at `from`, and not in what that object holds; or nothing.
 static size_t after(const std::string& json, const std::string& key, size_t from = 0) {
-  size_t at = json.find("\"" + key + "\":", from);
-  return at == std::string::npos ? at : json.find_first_not_of(' ', at + key.size() + 3);
+  int depth = 0;
+  for (size_t at = from; at < json.size(); ++at) {
+    if (json[at] == '{' || json[at] == '[') ++depth;
+    if ((json[at] == '}' || json[at] == ']') && --depth <= 0) break;
+    if (json[at] != '"') continue;
+    const size_t begin = at + 1;
+    for (++at; at < json.size() && json[at] != '"'; ++at)
+      if (json[at] == '\\') ++at;
+    if (depth == 1 && json.compare(begin, at - begin, key) == 0 && at + 1 < json.size() && json[at + 1] == ':')
+      return json.find_first_not_of(' ', at + 2);
+  }
+  return std::string::npos;
 }
 
 static double number(const std::string& json, const std::string& key, size_t from, double otherwise) {
@@ -223,10 +233,12 @@ static void classify(Model& model, const char* path) {
   for (float a : answer.alpha) sum += a;
   std::string score = model.about.substr(after(model.about, "score") + 1, 7);  // entropy or vacuity
   size_t points = after(model.about, score, after(model.about, "thresholds"));
-  for (size_t end = model.about.find(']', points); points < end; points = model.about.find('{', points + 1))
+  const size_t end = model.about.find(']', points);
+  for (points = model.about.find('{', points); points < end; points = model.about.find('{', points + 1))
     if (std::fabs(number(model.about, "target", points, 0) - 0.995) < 1e-9) break;
   float uncertainty = score == "vacuity" ? answer.vacuity : answer.entropy;
-  bool sure = is_word(model.labels[best]) && uncertainty <= number(model.about, "threshold", points, -1);
+  const double most = points < end ? number(model.about, "threshold", points, -1) : -1;
+  bool sure = is_word(model.labels[best]) && uncertainty <= most;
   std::printf("%s probability %.3f entropy %.3f vacuity %.3f\n", sure ? model.labels[best].c_str() : "not sure",
               answer.alpha[best] / sum, answer.entropy, answer.vacuity);
 }
@@ -240,10 +252,9 @@ static void listen(Model& model) {
   if (settings == std::string::npos) fail("the model was not calibrated on streams; expected kws-edge calibrate");
   const size_t smooth = std::max(1l, std::lround(number(model.about, "smoothing", settings, 0.3) / 0.1));
   const double refractory = number(model.about, "refractory", settings, 0.8);
-  size_t thresholds = after(model.about, "thresholds", settings), end = model.about.find('}', thresholds);
-  size_t at = after(model.about, "entropy", thresholds), at_vacuity = after(model.about, "vacuity", thresholds);
-  const double most_entropy = at < end ? std::strtod(&model.about[at], nullptr) : 1;
-  const double most_vacuity = at_vacuity < end ? std::strtod(&model.about[at_vacuity], nullptr) : 1;
+  const size_t thresholds = after(model.about, "thresholds", settings);
+  const double most_entropy = number(model.about, "entropy", thresholds, 1);
+  const double most_vacuity = number(model.about, "vacuity", thresholds, 1);
 
   std::deque<std::vector<float>> recent;  // probabilities, and the vacuity behind them
   std::vector<int16_t> raw(hop);

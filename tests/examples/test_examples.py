@@ -298,6 +298,20 @@ def test_cpp_hears_the_same_words_in_a_stream(kws: Path, words: list[str], pcm: 
     assert [line.split()[2] for line in answer.splitlines()] == words
 
 
+def test_cpp_hears_by_the_thresholds_of_streams_and_not_by_those_after_a_wake_word(
+    kws: Path, pcm: Path, tmp_path: Path
+) -> None:
+    model = onnx.load(STREAM.with_suffix(".audio.step.onnx"))
+    (entry,) = (entry for entry in model.metadata_props if entry.key == "kws_edge")
+    about = json.loads(entry.value)
+    assert about["stream"]["after_wake"]["settings"]["thresholds"]
+    about["stream"]["settings"]["thresholds"] = {"vacuity": 0.0}
+    entry.value = json.dumps(about)
+    onnx.save(model, tmp_path / "strict.onnx")
+    with pcm.open("rb") as stream:
+        assert not run(kws, tmp_path / "strict.onnx", "-", stdin=stream).stdout
+
+
 def without_a_word(source: Path, word: str, path: Path) -> Path:
     """A model that has _unknown_ in place of a word."""
     model = onnx.load(source)
