@@ -411,6 +411,8 @@ def local(script: str) -> str:
 def clips() -> dict[str, bytes]:
     rng = np.random.default_rng(5)
     word = load(SAMPLES / "yes.flac").samples
+    cut_off = 0.001 * np.random.default_rng(5).normal(size=32_000)
+    cut_off[8000:17_700] += load(SAMPLES / "happy.flac").samples[:9700]
     return {
         "a word": wav(word),
         "another": wav(load(SAMPLES / "left.flac").samples),
@@ -422,6 +424,7 @@ def clips() -> dict[str, bytes]:
         "the longest window": wav(rng.normal(0, 0.1, 20_879)),
         "the shortest that is searched": wav(np.concatenate([rng.normal(0, 0.01, 4_880), word])),
         "long": wav(np.concatenate([word, rng.normal(0, 0.01, 30_001)])),
+        "withheld by the threshold of streams": wav(cut_off),
         "right channel only": wav(np.stack([np.zeros_like(word), word], axis=1)),
         "opposite channels": wav(np.stack([word, -word], axis=1)),
         "48 kHz": wav(soxr.resample(word, 16_000, 48_000), 48_000),
