@@ -131,6 +131,19 @@ class TestClassify:
         start, end = map(float, seconds.split("-"))
         assert (start, end) == pytest.approx((7.0, 8.0), abs=0.011)  # the last frame that fits ends 5 ms before
 
+    def test_a_line_names_the_score_that_withheld_a_label_where_the_column_has_another(self) -> None:
+        settings = {"thresholds": {"vacuity": 1e-6}, "smoothing": 0.3}
+        tiny_model.save(Path(), metadata=replace(tiny_model.METADATA, stream={"settings": settings}))
+        clip = 0.05 * np.random.default_rng(2).standard_normal(3 * RATE)
+        clip[RATE : 2 * RATE] = soundfile.read("words/mid.wav")[0]
+        soundfile.write("long.wav", clip, RATE)
+        head, line = classify("long.wav").stdout.splitlines()
+        told = json.loads(classify("--json", "long.wav").stdout)
+        assert (told["label"], told["score"], told["threshold"]) == (None, "vacuity", 1e-6)
+        assert head.split()[2] == "ENTROPY"
+        assert f" {told['entropy']:.3f} " in line
+        assert line.endswith(f"(uncertain, vacuity {told['vacuity']:.3f}, best guess mid)")
+
     def test_what_cannot_be_read_gets_a_line_each_and_the_rest_an_answer(self) -> None:
         result = classify("--json", "broken.wav", "words/low.wav", "gone.wav", "*.mp3", "empty", "-", stdin=b"")
         assert answers(result) == {"low.wav": "low"}
