@@ -220,8 +220,7 @@ def _as_text(name: str, p: "Prediction", score: Score) -> str:
     from kws_edge.model.prediction import worth_naming
 
     answer = click.style(f"{p.label or 'not sure':10}", fg="yellow" if p.abstained else "green")
-    uncertainty = p.vacuity if score == "vacuity" else p.entropy
-    numbers = f"{p.probability:11.3f} {uncertainty:7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
+    numbers = f"{p.probability:11.3f} {p.uncertainty_by(score):7.3f}  {f'{p.start:.2f}-{p.end:.2f}':15}"
     guess = f", best guess {p.guess}" if worth_naming(p.guess, p.probability, len(p.alpha)) else ""
     other = f", {p.score} {p.uncertainty:.3f}" if p.reason and p.score != score else ""
     why = f"  ({p.reason}{other}{guess})" if p.reason else ""

@@ -73,7 +73,7 @@ def answers(
 
 def rank(p: Prediction, score: Score) -> tuple[bool, bool, float]:
     """The order in which a long recording's windows answer for it: a word, what the network heard, the rest."""
-    return p.label is None, p.guess is None, p.vacuity if score == "vacuity" else p.entropy
+    return p.label is None, p.guess is None, p.uncertainty_by(score)
 
 
 def _why_unheard(window: Window) -> Reason | None:

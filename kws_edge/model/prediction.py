@@ -57,6 +57,10 @@ class Answer:
         """Whether the label was withheld."""
         return self.reason is not None
 
+    def uncertainty_by(self, score: Score) -> float:
+        """The value of one of the two scores."""
+        return self.vacuity if score == "vacuity" else self.entropy
+
     def as_dict(self, start: float, end: float, model: str, **own: Any) -> dict[str, Any]:
         """Plain JSON types, without NaN or infinities; `own` are the fields that a subclass adds."""
         return {
@@ -114,7 +118,7 @@ class Prediction(Answer):
     @property
     def uncertainty(self) -> float:
         """The value of the score that decided."""
-        return self.vacuity if self.score == "vacuity" else self.entropy
+        return self.uncertainty_by(self.score)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, without NaN or infinities."""
