@@ -199,14 +199,14 @@ def evidential_loss(
     SettingError : the weight is negative, or positive for a variant without a KL term; or there are several windows for
         another loss than `belief_ce`, or with a lesson.
     """
-    if logits.dim() == 3:
-        if variant.loss != "belief_ce" or lesson:
-            raise SettingError(f"windows in succession for variant {variant.name}; expected belief_ce, and no lesson")
-        return smoothed_belief_ce(evidence(logits, variant), labels).mean()
     if kl_weight < 0 or (kl_weight > 0 and variant.kl_ramp_epochs is None):
         expected = "0, as it has no KL term" if variant.kl_ramp_epochs is None else "at least 0"
         raise SettingError(f"kl_weight={kl_weight} for variant {variant.name}; expected {expected}")
     e = evidence(logits, variant)
+    if logits.dim() == 3:
+        if variant.loss != "belief_ce" or lesson:
+            raise SettingError(f"windows in succession for variant {variant.name}; expected belief_ce, and no lesson")
+        return smoothed_belief_ce(e, labels).mean()
     word = labels >= 0
     e_word, y = e[word], labels[word]
     a = e_word + variant.alpha_offset

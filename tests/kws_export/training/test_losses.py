@@ -115,6 +115,11 @@ def test_one_window_in_succession_is_a_window() -> None:
     torch.testing.assert_close(one, losses.evidential_loss(logits, labels, variant))
 
 
+def test_windows_in_succession_have_no_kl_term_either() -> None:
+    with pytest.raises(SettingError, match=r"kl_weight=0\.5 for variant belief_ce; expected 0, as it has no KL term"):
+        losses.evidential_loss(torch.zeros(2, 3, 7), torch.zeros(2, dtype=torch.int64), get_variant("belief_ce"), 0.5)
+
+
 def test_windows_in_succession_need_the_belief_masses() -> None:
     with pytest.raises(SettingError, match="windows in succession for variant softmax; expected belief_ce"):
         losses.evidential_loss(torch.zeros(2, 3, 7), torch.zeros(2, dtype=torch.int64), get_variant("softmax"))
