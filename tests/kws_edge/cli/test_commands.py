@@ -379,34 +379,29 @@ main(prog_name="kws-edge")
     assert done.returncode == 130
 
 
-@pytest.mark.parametrize("package", ["kws_edge", "kws_export"])
-def test_ctrl_c_while_the_command_line_is_imported_ends_it_in_silence(package: str) -> None:
+def interrupted_at(module: str, package: str) -> "subprocess.CompletedProcess[bytes]":
+    """`--help` of a package's command, with Ctrl-C where a module begins to be imported."""
     program = f"""
 import signal, sys
 class Interrupting:
     def find_spec(self, name, *_):
-        if name == "click":
+        if name == "{module}":
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Interrupting())
 from {package}.__main__ import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("package", ["kws_edge", "kws_export"])
+def test_ctrl_c_while_the_command_line_is_imported_ends_it_in_silence(package: str) -> None:
+    done = interrupted_at("click", package)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_ctrl_c_during_the_help_ends_it_in_silence() -> None:
-    program = """
-import signal, sys
-class Interrupting:
-    def find_spec(self, name, *_):
-        if name == "kws_edge.cli.serve":
-            signal.raise_signal(signal.SIGINT)
-sys.meta_path.insert(0, Interrupting())
-from kws_edge.__main__ import main
-main()
-"""
-    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, check=False, timeout=60)
+    done = interrupted_at("kws_edge.cli.serve", "kws_edge")
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
