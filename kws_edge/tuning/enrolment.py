@@ -1,10 +1,10 @@
 """Enrol a word from a few takes of one voice: templates instead of training.
 
-A trained network's third block says, every 10 ms, what sounds there are around. Over the window, in seven stretches of
-a tenth of a second, that is a vector of 7 numbers for each channel. It is brought to a space in which other speech has
-no preferred direction (whitening), and to length 1; there the cosine c of the angle to the mean of the takes says how
-alike a window is. The evidence for the word is softplus(SLOPE (c - t)), which is near 0 for what is far from the takes,
-so that the vacuity is near 1; there is no evidence for anything else.
+A trained network's third block says, every 10 ms, what sounds there are around. Over the window, in five stretches of
+0.15 s, that is a vector of 5 numbers for each channel. It is brought to a space in which other speech has no preferred
+direction (whitening), and to length 1; there the cosine c of the angle to the mean of the takes says how alike a window
+is. The evidence for the word is softplus(SLOPE (c - t)), which is near 0 for what is far from the takes, so that the
+vacuity is near 1; there is no evidence for anything else.
 
 The threshold t is set by the cosines of other speech, that of the vectors shipped in `BACKGROUND`: beyond a high
 quantile they thin out about exponentially, and t lies so many times the mean excess above it, as was measured to give
@@ -38,7 +38,7 @@ from kws_edge.tuning.soundscape import ROOM_LEVEL, speech_bounds
 TRUNK: Final = "stream"
 LAYER: Final = "block3_1_relu"
 """Of the trunk: float32 [batch, channels, 1, 76] for a window of 128 frames."""
-STRETCHES: Final = 7
+STRETCHES: Final = 5
 BACKGROUND: Final = MODELS / "enrol.npz"
 """Other speech: `mean` float32 [size] and `whitening` float16 [size, m] of the vectors, `vectors` int8 [n, m], the
 whitened ones of length 1 times 127, `reach`, what the threshold is set by, and `trunk`, whose vectors they are
@@ -53,7 +53,7 @@ SLOPE: Final = 40.0
 
 METHOD: Final = "so many times the mean excess above a quantile of the likeness of other speech"
 
-_STRETCH, _STRIDE = 10, 11  # frames
+_STRETCH = 15  # frames
 _SHIFTS = range(-24, 25, 4)  # frames by which a take is moved, to lie as the others do
 _ROUNDS = 3
 
@@ -141,7 +141,7 @@ class Embedding:
         """[1, 64, T] → [windows, size], as the graph of `build` pools a window; each layer is computed once."""
         (layer,) = self._session.run([LAYER], {"mfcc": x})
         sums = np.concatenate([np.zeros((len(layer[0]), 1)), layer[0, :, 0].cumsum(axis=1, dtype=np.float64)], axis=1)
-        starts = np.arange(0, x.shape[2] - self.front_end.frames + 1, hop)[:, None] + _STRIDE * np.arange(STRETCHES)
+        starts = np.arange(0, x.shape[2] - self.front_end.frames + 1, hop)[:, None] + _STRETCH * np.arange(STRETCHES)
         means = (sums[:, starts + _STRETCH] - sums[:, starts]) / _STRETCH  # [channels, windows, STRETCHES]
         return np.asarray(means.transpose(1, 0, 2).reshape(len(starts), -1), np.float32)
 
@@ -262,7 +262,7 @@ def build(enrolled: Enrolled, background: Background, metadata: Metadata) -> byt
     graph.initializers |= {name: tensor(name, value) for name, value in weights.items()}
     graph.nodes = [
         *graph.before(LAYER),
-        Node.make("AveragePool", [LAYER], "stretches", kernel_shape=[1, _STRETCH], strides=[1, _STRIDE]),
+        Node.make("AveragePool", [LAYER], "stretches", kernel_shape=[1, _STRETCH], strides=[1, _STRETCH]),
         Node.make("Flatten", ["stretches"], "vector", axis=1),
         Node.make("Gemm", ["vector", "enrol_whitening", "enrol_offset"], "whitened"),
         Node.make("ReduceL2", ["whitened"], "length", axes=[1], keepdims=1),
