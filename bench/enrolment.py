@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from kws_edge.audio.load import is_audio, load
-from kws_edge.tuning.enrolment import Background, Embedding, enrol, tail
+from kws_edge.tuning.embedding import Background, Embedding, tail
+from kws_edge.tuning.enrolment import enrol
 from kws_edge.tuning.soundscape import ROOM_LEVEL
 
 BACKGROUND = {

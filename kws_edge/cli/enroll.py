@@ -46,7 +46,9 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     """
     from kws_edge.model.metadata import LONGEST_NAME
     from kws_edge.model.onnx_file import model_name, write_whole
-    from kws_edge.tuning.enrolment import Background, Embedding, build, describe, enrol
+    from kws_edge.tuning.embedding import Background, Embedding
+    from kws_edge.tuning.enrolled_model import build, describe
+    from kws_edge.tuning.enrolment import enrol
     from kws_edge.tuning.record import check_targets, remove_forms
 
     word = " ".join(word.split())  # as options read it

@@ -19,7 +19,8 @@ from kws_edge.cli import main
 from kws_edge.errors import ModelError
 from kws_edge.model.evidence import alpha as alpha_of
 from kws_edge.model.variants import get_variant
-from kws_edge.tuning.enrolment import Background, Embedding, enrol
+from kws_edge.tuning.embedding import Background, Embedding
+from kws_edge.tuning.enrolment import enrol
 from kws_edge.tuning.record import FORMS
 
 
@@ -173,6 +174,6 @@ def test_a_background_of_another_trunk_is_refused(takes: list[str]) -> None:
 
 
 def test_it_needs_neither_torch_nor_onnx() -> None:
-    code = "import sys, kws_edge.tuning.enrolment; print({'torch', 'onnx', 'scipy'} & set(sys.modules))"
+    code = "import sys, kws_edge.tuning.enrolled_model; print({'torch', 'onnx', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "set()"
