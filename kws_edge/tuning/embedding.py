@@ -115,7 +115,7 @@ class Embedding:
         return self._vectors(np.ascontiguousarray(frames.T)[np.newaxis], hop)
 
     def _vectors(self, x: F32, hop: int) -> F32:
-        """[1, 64, T] → [windows, size], as the graph of `build` pools a window; each layer is computed once."""
+        """[1, 64, T] → [windows, size], as `enrolled_model.build` pools a window; each layer is computed once."""
         (layer,) = self._session.run([LAYER], {"mfcc": x})
         sums = np.concatenate([np.zeros((len(layer[0]), 1)), layer[0, :, 0].cumsum(axis=1, dtype=np.float64)], axis=1)
         starts = np.arange(0, x.shape[2] - self.front_end.frames + 1, hop)[:, None] + STRETCH * np.arange(STRETCHES)
