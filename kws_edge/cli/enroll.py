@@ -1,6 +1,7 @@
 """`kws-edge enroll`: a model for a word from a few takes of one voice."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +31,8 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     """Make a model for WORD from 3 to 10 takes of one voice.
 
     Each TAKE is a recording that holds the word and nothing else, as `kws-edge record` leaves it. Nothing is trained,
-    so it takes seconds and needs no other software: the takes become templates, and the similarity of what is heard to
-    them is the evidence. The threshold was measured on other speech to give about one false accept an hour.
+    so it takes seconds and needs no other software: the takes become a template, and the similarity of what is heard to
+    it is the evidence. The threshold was measured on other speech to give about one false accept an hour.
 
     \b
     kws-edge record "open sesame" --out mine --takes 5
@@ -42,8 +43,10 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     for noisy rooms or for fewer false accepts, train a model on a workstation with `kws-export wake`.
 
     Exit status: 0 the model was written; 1 most takes are too unlike the others for a model, as those of several voices
-    are, and none was written; 2 wrong usage, or takes or a file that cannot be used.
+    often are, and none was written; 2 wrong usage, or takes or a file that cannot be used.
     """
+    import numpy as np
+
     from kws_edge.model.metadata import LONGEST_NAME
     from kws_edge.model.onnx_file import model_name, write_whole
     from kws_edge.tuning.embedding import Background, Embedding
@@ -62,11 +65,15 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     if len(set(map(os.path.realpath, files))) < len(files):
         raise SettingError("one take is given twice; expected different recordings")
     takes = [_take(file) for file in files]
+    for i, take in enumerate(takes):
+        for j in range(i):
+            if np.array_equal(take, takes[j]):
+                raise SettingError(f"{files[j]} and {files[i]} hold the same sound; expected different recordings")
     embedding, background = Embedding(), Background.load()
     enrolled = enrol(takes, embedding, background)
     needed = f", {enrolled.threshold:.2f} needed" if enrolled.threshold < 1 else ""  # no similarity is above 1
     for file, cosine, missed in zip(files, enrolled.cosines, enrolled.missed, strict=True):
-        said = "  unlike the others; it would be missed" if missed else ""
+        said = "  unlike the others; it would be missed: leave it out, or record it again" if missed else ""
         click.echo(f"{one_line(file)}: similarity {cosine:.2f} to the others{needed}{said}")
     written = one_line(out)
     if not enrolled.hears:
@@ -79,7 +86,7 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
         sys.exit(1)
     remove_forms(out)  # of a model that is written over: this one has none
     write_whole(out, build(enrolled, background, describe(name, word, enrolled, embedding.model.metadata)))
-    click.echo(f"{written} hears {word!r}, from {len(files)} takes: kws-edge listen --model {written}")
+    click.echo(f"{written} hears {word!r}, from {len(files)} takes: kws-edge listen --model {shlex.quote(written)}")
 
 
 def _take(file: str) -> "F32":
@@ -91,5 +98,5 @@ def _take(file: str) -> "F32":
     for warning in audio.warnings:
         click.echo(f"Warning: {one_line(file)}: {warning}", err=True)
     if measure(audio.samples).is_silent:
-        raise AudioError(f"{file}: silence; expected one word in each take: cut it with kws-edge record --from")
+        raise AudioError(f"{file}: silence; expected one word in each take: record it again")
     return audio.samples

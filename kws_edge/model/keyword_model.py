@@ -22,11 +22,11 @@ from kws_edge.errors import AudioError, ModelError, SettingError
 from kws_edge.model.answers import answers
 from kws_edge.model.clips import Window, cut, whole
 from kws_edge.model.features import mfcc
-from kws_edge.model.metadata import Metadata
+from kws_edge.model.metadata import Metadata, is_searched
 from kws_edge.model.prediction import Prediction
 from kws_edge.model.score import Score
 from kws_edge.model.search import beginning, search, whole_of
-from kws_edge.model.selection import DEFAULT_TARGET
+from kws_edge.model.selection import DEFAULT_TARGET, OperatingPoint
 from kws_edge.model.session import MAX_BATCH, Outputs, Session
 from kws_edge.model.shipped import find_model
 from kws_edge.model.target import Target
@@ -168,7 +168,7 @@ class KeywordModel:
         in windows a tenth of a second apart, in bounded memory whatever its length, and decided on as in a stream: by
         the mean of several consecutive windows and, for targets from 0.995 on, also by the model's threshold for
         streams, if it has one. The answer is that of the least uncertain mean, and says where it is. The network is not
-        run on silent windows.
+        run on silent windows. A model of `kws-edge enroll` searches clips of any length.
 
         Parameters
         ----------
@@ -198,12 +198,12 @@ class KeywordModel:
         fe = self.metadata.front_end
         blocks = iter(read_blocks(source, rate=rate, channel=channel))
         head, is_long = beginning(blocks, fe.max_samples)
-        if is_long:
-            return search(self.run, self.metadata, whole_of(head, blocks), score, point, progress)
-        windows = list(cut(head, fe, fe.frames))
-        if not windows:
+        if sum(map(len, head)) < fe.window:
             name = os.fspath(source) if isinstance(source, str | os.PathLike) else "audio"
             raise AudioError(f"{name}: too short; expected {fe.window} samples at 16 kHz or more")
+        if is_long or is_searched(self.metadata):
+            return search(self.run, self.metadata, whole_of(head, blocks), score, point, progress)
+        windows = list(cut(head, fe, fe.frames))
         progress(windows[0].end)
         return answers(self.run, self.metadata, windows, score, point)[0]
 
@@ -248,12 +248,19 @@ class KeywordModel:
             )
         score = score or self.metadata.score
         point = self.metadata.threshold(score, target)
+        if is_searched(self.metadata):
+            return [self._searched(clip, score, point) for clip in clips]
         predictions = []
         for i in range(0, len(clips), MAX_BATCH):
             predictions += answers(
                 self.run, self.metadata, [self._window(clip) for clip in clips[i : i + MAX_BATCH]], score, point
             )
         return predictions
+
+    def _searched(self, clip: npt.NDArray[Any], score: Score, point: OperatingPoint) -> Prediction:
+        if (window := self._window(clip)).level is None:
+            return answers(self.run, self.metadata, [window], score, point)[0]
+        return search(self.run, self.metadata, [load(clip, SAMPLE_RATE).samples], score, point)
 
     def _window(self, clip: npt.NDArray[Any]) -> Window:
         fe = self.metadata.front_end

@@ -50,6 +50,16 @@ def is_wake_model(metadata: "Metadata") -> bool:
     return metadata.training.get("purpose") == WAKE_WORD
 
 
+TEMPLATE: Final = "template of takes"
+"""The `method`, in `Metadata.training`, of a model of `kws-edge enroll`."""
+
+
+def is_searched(metadata: "Metadata") -> bool:
+    """Whether clips that fit the network's input are searched, too: a template knows a word only where it lies in the
+    window as it lay in that of the takes, with room around it."""
+    return metadata.training.get("method") == TEMPLATE
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """A model's description; impossible or contradictory values are refused when it is made.

@@ -50,13 +50,14 @@ class Background:
         """Read it. Raises ModelError where it is missing or damaged."""
         try:
             file = read_arrays(path)
-            return cls(
-                file["mean"].astype(np.float32),
-                file["whitening"].astype(np.float32),
-                file["vectors"].astype(np.float32) / np.float32(127),
-                float(file["reach"]),
-                str(file["trunk"]),
-            )
+            mean, whitening, vectors = (file[name].astype(np.float32) for name in ("mean", "whitening", "vectors"))
+            reach, trunk = float(file["reach"]), str(file["trunk"])
+            size, m = whitening.shape
+            if mean.shape != (size,) or vectors.shape[1:] != (m,) or not len(vectors):
+                raise ValueError(f"arrays {[list(a.shape) for a in (mean, whitening, vectors)]}")
+            if not (np.isfinite([reach, mean.sum(), whitening.sum()]).all() and vectors.any(axis=1).all()):
+                raise ValueError("values that are not finite, or vectors of zeros")
+            return cls(mean, whitening, vectors / np.float32(127), reach, trunk)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{path}: {error}; expected the file that comes with kws-edge: reinstall it") from None
 

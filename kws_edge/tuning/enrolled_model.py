@@ -12,7 +12,7 @@ import numpy as np
 
 from kws_edge.model.evidence import softplus
 from kws_edge.model.graph_edit import Graph, Node, float_value, tensor
-from kws_edge.model.metadata import WAKE_WORD, Metadata
+from kws_edge.model.metadata import TEMPLATE, WAKE_WORD, Metadata
 from kws_edge.model.onnx_file import with_metadata
 from kws_edge.model.selection import DEFAULT_TARGET, OperatingPoint
 from kws_edge.model.shipped import shipped_models
@@ -60,7 +60,7 @@ def describe(name: str, word: str, enrolled: Enrolled, trunk: Metadata) -> Metad
     settings = StreamSettings({"vacuity": at}, smoothing=0.0, hysteresis=0.1)
     takes = len(enrolled.cosines)
     found = takes - sum(enrolled.missed)
-    made = {"purpose": WAKE_WORD, "method": "template of takes", "takes": takes, "trunk": trunk.name, "layer": LAYER}
+    made = {"purpose": WAKE_WORD, "method": TEMPLATE, "takes": takes, "trunk": trunk.name, "layer": LAYER}
     right = 1.0 if found else None
     point = OperatingPoint(DEFAULT_TARGET, at, right, found / takes, found / takes, found, takes)
     return replace(

@@ -90,8 +90,7 @@ def enrol(takes: Sequence[F32], embedding: Embedding, background: Background) ->
     """
     if background.trunk != embedding.fingerprint:
         raise ModelError(
-            f"{BACKGROUND.name} is of other weights than {TRUNK}; expected what `python bench/enrolment.py background` "
-            "makes of these"
+            f"{BACKGROUND.name} is of other weights than {TRUNK}; expected what comes with them: reinstall kws-edge"
         )
     if not FEWEST <= len(takes) <= MOST:
         raise SettingError(f"{len(takes)} takes; expected {FEWEST} to {MOST} of one voice")

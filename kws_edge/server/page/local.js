@@ -115,7 +115,7 @@ export async function classify(file, name) {
   if (samples.length < about.front_end.window) throw new Error(`${file.name}: too short`);
   const K = about.labels.length;
   const nothing = { p: Array(K).fill(1 / K), alpha: Array(K).fill(1), entropy: 1, vacuity: 1 };
-  const isShort = fits(samples, about.front_end);
+  const isShort = fits(samples, about.front_end) && about.training.method !== "template of takes"; // is_searched
   const length = Math.round(about.window * RATE);
   const windows = isShort ? [{ start: 0, samples }] : cut(withEnds(samples), about.front_end, length);
   const heard = windows.filter((window) => !isSilent(window.samples));

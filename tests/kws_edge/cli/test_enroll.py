@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,8 +19,9 @@ from kws_edge.audio.load import load
 from kws_edge.cli import main
 from kws_edge.errors import ModelError
 from kws_edge.model.evidence import alpha as alpha_of
+from kws_edge.model.prediction import Reason
 from kws_edge.model.variants import get_variant
-from kws_edge.tuning.embedding import Background, Embedding
+from kws_edge.tuning.embedding import BACKGROUND, Background, Embedding
 from kws_edge.tuning.enrolment import enrol
 from kws_edge.tuning.record import FORMS
 
@@ -56,6 +58,24 @@ def test_other_speech_is_not_the_word(enrolled: Path, data: Path) -> None:
     answers = [model.classify(path) for path in others]
     assert [answer.label for answer in answers] == [None] * 5
     assert min(answer.vacuity for answer in answers) > 0.8
+
+
+def test_a_clip_of_a_second_is_searched_wherever_the_word_lies_in_it(enrolled: Path, takes: list[str]) -> None:
+    model = KeywordModel.load(enrolled)
+    for take in takes:  # the fifth was not enrolled
+        clip = load(take).samples
+        for moved in (clip, clip[2_000:], np.pad(clip, (4_000, 0))):
+            answer = model.classify(moved, 16_000)
+            assert answer.label == "open sesame", take
+            (together,) = model.classify_batch(moved[np.newaxis])
+            assert (together.label, together.vacuity, together.start) == (answer.label, answer.vacuity, answer.start)
+
+
+def test_a_clip_that_is_no_audio_does_not_stop_the_others(enrolled: Path, takes: list[str]) -> None:
+    clip = load(takes[0]).samples
+    answers = KeywordModel.load(enrolled).classify_batch(np.stack([np.full_like(clip, np.nan), clip]))
+    assert [answer.label for answer in answers] == [None, "open sesame"]
+    assert answers[0].reason is Reason.INVALID_AUDIO
 
 
 def test_what_is_far_from_the_takes_is_vacuity(enrolled: Path) -> None:
@@ -139,6 +159,19 @@ def test_one_take_under_two_names_is_refused(takes: list[str], tmp_path: Path) -
     assert (result.exit_code, "given twice" in result.stderr) == (2, True)
 
 
+def test_the_same_sound_in_two_files_is_refused(takes: list[str], tmp_path: Path) -> None:
+    again = tmp_path / "again.opus"
+    again.write_bytes(Path(takes[1]).read_bytes())
+    result = enroll("yes", *takes[:2], str(again), "--out", str(tmp_path / "x.onnx"))
+    assert (result.exit_code, f"{takes[1]} and {again} hold the same sound" in result.stderr) == (2, True)
+
+
+def test_the_command_at_the_end_can_be_pasted(takes: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "my word.onnx"
+    result = enroll("yes", *takes[:3], "--out", str(out))
+    assert result.stdout.endswith(f"kws-edge listen --model '{out}'\n"), result.output
+
+
 @pytest.mark.parametrize(
     ("words", "which"),
     [(("stop", "three", "zero"), (0, 0, 0)), (("on",) * 5, (1, 2, 5, 9, 13))],
@@ -151,7 +184,7 @@ def test_takes_unlike_each_other_are_named_and_no_model_is_written(
     takes = [str(files[i]) for files, i in zip(folders, which, strict=True)]
     result = enroll("mess", *takes, "--out", str(tmp_path / "mess.onnx"))
     assert result.exit_code == 1, result.output
-    assert "unlike the others; it would be missed" in result.stdout
+    assert "unlike the others; it would be missed: leave it out, or record it again" in result.stdout
     assert "hears" not in result.stdout
     assert all(float(needed) < 1 for needed in re.findall(r"([\d.]+) needed", result.stdout))
     assert "expected one voice in all takes, and in each the word alone" in result.stderr
@@ -171,6 +204,29 @@ def test_a_background_of_another_trunk_is_refused(takes: list[str]) -> None:
     other = replace(Background.load(), trunk="0" * 16)
     with pytest.raises(ModelError, match=r"enrol.npz is of other weights than stream"):
         enrol([load(take).samples for take in takes[:3]], embedding, other)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"mean": np.zeros(50, np.float32)},
+        {"whitening": np.zeros((400, 96), np.float16)},
+        {"whitening": np.zeros(400, np.float16)},
+        {"whitening": np.full((400, 400), np.nan, np.float16)},
+        {"vectors": np.ones((2500, 100), np.int8)},
+        {"vectors": np.ones((0, 400), np.int8)},
+        {"vectors": np.zeros((2500, 400), np.int8)},
+        {"reach": np.float32("nan")},
+    ],
+    ids=lambda damage: f"{next(iter(damage))} {next(iter(damage.values())).shape}",
+)
+def test_a_background_that_is_no_background_is_refused(damage: dict[str, Any], tmp_path: Path) -> None:
+    with np.load(BACKGROUND) as file:
+        arrays = dict(file) | damage
+    path = tmp_path / "enrol.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(ModelError, match=r"enrol.npz: .*; expected the file that comes with kws-edge: reinstall it"):
+        Background.load(path)
 
 
 def test_it_needs_neither_torch_nor_onnx() -> None:
