@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     """Make a model for WORD from 3 to 10 takes of one voice.
 
-    Each TAKE is a recording that holds the word and nothing else, as `kws-edge record` leaves it. Nothing is trained,
-    so it takes seconds and needs no other software: the takes become a template, and the similarity of what is heard to
-    it is the evidence. The threshold was measured on other speech to give about one false accept an hour.
+    Each TAKE is a recording that holds the word and nothing else, as `kws-edge record` leaves it; one that it would
+    not have kept is warned of. Nothing is trained, so it takes seconds and needs no other software: the takes become a
+    template, and the similarity of what is heard to it is the evidence. The threshold was measured on other speech to
+    give about one false accept an hour.
 
     \b
     kws-edge record "open sesame" --out mine --takes 5
@@ -99,4 +100,22 @@ def _take(file: str) -> "F32":
         click.echo(f"Warning: {one_line(file)}: {warning}", err=True)
     if measure(audio.samples).is_silent:
         raise AudioError(f"{file}: silence; expected one word in each take: record it again")
+    if bad := _refused(audio.samples):
+        click.echo(f"Warning: {one_line(file)}: {bad}", err=True)
     return audio.samples
+
+
+def _refused(samples: "F32") -> str | None:
+    """Why `kws-edge record` would not have kept a take, or None."""
+    import numpy as np
+
+    from kws_edge.audio.level import SAMPLE_RATE
+    from kws_edge.audio.takes import TakeCutter
+
+    cutter, quiet = TakeCutter(), np.zeros(SAMPLE_RATE, np.float32)
+    heard = [*cutter.push(np.concatenate([quiet, samples, quiet])), *cutter.finish()]
+    if not heard:
+        return "nothing as loud as speech; expected one word or phrase"
+    if (longest := max(heard, key=lambda take: len(take.samples))).refused or len(heard) == 1:
+        return longest.refused
+    return f"{len(heard)} sounds with pauses between them; expected the word or phrase alone"

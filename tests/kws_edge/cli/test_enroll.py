@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from made_audio import wav
 from paths import ROOT
 
 from kws_edge import KeywordModel, Spotter, WavFile
+from kws_edge.arrays import F32
 from kws_edge.audio.load import load
 from kws_edge.cli import main
 from kws_edge.errors import ModelError
@@ -151,6 +153,28 @@ def test_what_is_wrong_with_a_take_that_can_be_used_is_said(takes: list[str], tm
     cut.write_bytes(wav(load(takes[3]).samples)[:-1000])
     result = enroll("yes", *takes[:3], str(cut), "--out", str(tmp_path / "x.onnx"))
     assert f"Warning: {cut}: the header announces" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda take: np.clip(40 * take, -1, 1), "clipped ("),
+        (lambda take: take / 1_000, "nothing as loud as speech"),
+        (lambda take: np.tile(np.pad(take, (0, 8_000)), 2), "2 sounds with pauses between them"),
+        (lambda take: take[np.abs(take).argmax() :][:1_600], "too short for a word"),
+        (lambda take: np.tile(take[4_000:12_000], 8), "without a pause"),
+    ],
+    ids=["clipped", "quiet", "twice in one", "a piece", "many in one"],
+)
+def test_a_take_that_record_would_not_keep_is_warned_of(
+    spoil: Callable[[F32], F32], said: str, takes: list[str], tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.wav"
+    bad.write_bytes(wav(spoil(load(takes[3]).samples)))
+    result = enroll("yes", *takes[:3], str(bad), "--out", str(tmp_path / "x.onnx"))
+    warnings = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
+    assert [line.startswith(f"Warning: {bad}: ") for line in warnings] == [True], result.output
+    assert said in warnings[0]
 
 
 def test_one_take_under_two_names_is_refused(takes: list[str], tmp_path: Path) -> None:
