@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,9 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     if len(set(map(os.path.realpath, files))) < len(files):
         raise SettingError("one take is given twice; expected different recordings")
     takes = [_take(file) for file in files]
-    for i, take in enumerate(takes):
-        for j in range(i):
-            if np.array_equal(take, takes[j]):
-                raise SettingError(f"{files[j]} and {files[i]} hold the same sound; expected different recordings")
+    for (file, take), (other, another) in combinations(zip(files, takes, strict=True), 2):
+        if np.array_equal(take, another):
+            raise SettingError(f"{file} and {other} hold the same sound; expected different recordings")
     embedding, background = Embedding(), Background.load()
     enrolled = enrol(takes, embedding, background)
     needed = f", {enrolled.threshold:.2f} needed" if enrolled.threshold < 1 else ""  # no similarity is above 1

@@ -258,9 +258,11 @@ class KeywordModel:
         return predictions
 
     def _searched(self, clip: npt.NDArray[Any], score: Score, point: OperatingPoint) -> Prediction:
-        if (window := self._window(clip)).level is None:
-            return answers(self.run, self.metadata, [window], score, point)[0]
-        return search(self.run, self.metadata, [load(clip, SAMPLE_RATE).samples], score, point)
+        try:
+            samples = load(clip, SAMPLE_RATE).samples
+        except AudioError:
+            return answers(self.run, self.metadata, [self._window(clip)], score, point)[0]
+        return search(self.run, self.metadata, [samples], score, point)
 
     def _window(self, clip: npt.NDArray[Any]) -> Window:
         fe = self.metadata.front_end

@@ -1,4 +1,4 @@
-"""Search a recording longer than the network's input, with the decision rule of streams.
+"""Search a recording, mostly one longer than the network's input, with the decision rule of streams.
 
 Windows a tenth of a second apart, the first and last of them half beyond the recording's ends, where it is taken to be
 quiet. What each says is averaged over the model's smoothing, those without sound counting as no evidence; and the
@@ -50,8 +50,8 @@ def search(
     Parameters
     ----------
     run, metadata : the network, as `KeywordModel.run`, and what its file says of it.
-    blocks : float32 [n] each, mono at 16 kHz, longer than the network's input together; at most a window and a block
-        of them is held.
+    blocks : float32 [n] each, n at least 1, mono at 16 kHz, of any length together; at most a window and a block of
+        them is held.
     score, point : the uncertainty that decides, and the operating point of clips.
     progress : called now and then with the seconds that are done.
     """
@@ -86,7 +86,7 @@ def search(
             if best is None or rank(found, score) < rank(best, score):
                 best = found
         progress(max(0.0, min(batch[-1].end - _BEYOND, length / SAMPLE_RATE)))
-    assert best is not None  # the recording is longer than a window
+    assert best is not None  # with what is added at its ends, any recording holds a window
     end = min(best.end - _BEYOND, length / SAMPLE_RATE)
     return replace(best, start=max(0.0, best.start - _BEYOND), end=end)
 
