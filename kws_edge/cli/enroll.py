@@ -86,7 +86,7 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
         )
         sys.exit(1)
     remove_forms(out)  # of a model that is written over: this one has none
-    write_whole(out, build(enrolled, background, describe(name, word, enrolled, embedding.model.metadata)))
+    write_whole(out, build(enrolled, background, describe(name, word, enrolled, background, embedding.model.metadata)))
     click.echo(f"{written} hears {word!r}, from {len(files)} takes: kws-edge listen --model {shlex.quote(written)}")
 
 

@@ -71,6 +71,14 @@ class Background:
         quantile, excess = tail(self.vectors @ template)
         return quantile + self.reach * excess
 
+    @property
+    def method(self) -> str:
+        """How the threshold is found, in words, for the model's card."""
+        return (
+            f"{self.reach:g} times the mean excess above the {1 - TAIL:.0%} quantile of the cosines of "
+            f"{len(self.vectors):,} windows of other speech"
+        )
+
 
 def tail(cosines: F32) -> tuple[float, float]:
     """The quantile beyond which `TAIL` of the values lie, and by how much they exceed it on average."""

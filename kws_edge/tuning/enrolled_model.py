@@ -23,8 +23,6 @@ from kws_edge.tuning.enrolment import Enrolled
 SLOPE: Final = 40.0
 """Of the evidence in the cosine: from 1 % to 99 % of a unit within a tenth on each side of the threshold."""
 
-METHOD: Final = "so many times the mean excess above a quantile of the likeness of other speech"
-
 
 def build(enrolled: Enrolled, background: Background, metadata: Metadata) -> bytes:
     """The bytes of the ONNX file: the trunk, the template and the head of the variant in `metadata`, of two labels."""
@@ -54,7 +52,7 @@ def build(enrolled: Enrolled, background: Background, metadata: Metadata) -> byt
     return with_metadata(graph.assemble(metadata.name), metadata)
 
 
-def describe(name: str, word: str, enrolled: Enrolled, trunk: Metadata) -> Metadata:
+def describe(name: str, word: str, enrolled: Enrolled, background: Background, trunk: Metadata) -> Metadata:
     """What the file says of itself."""
     at = float(2 / (2 + softplus(0.0)))  # the vacuity where the cosine is at the threshold
     settings = StreamSettings({"vacuity": at}, smoothing=0.0, hysteresis=0.1)
@@ -69,9 +67,9 @@ def describe(name: str, word: str, enrolled: Enrolled, trunk: Metadata) -> Metad
         labels=(word, "_unknown_"),
         score="vacuity",
         thresholds={"vacuity": (point,)},
-        calibration={"split": "the takes, each by the others", "clips": takes, "method": METHOD},
+        calibration={"split": "the takes, each by the others", "clips": takes, "method": background.method},
         training=made,
         accuracy={},
-        stream={"settings": settings.to_dict(), "calibration": {"method": METHOD, "words_chosen": [word]}},
+        stream={"settings": settings.to_dict(), "calibration": {"method": background.method, "words_chosen": [word]}},
         padding="same",
     )

@@ -52,6 +52,10 @@ def test_the_file_is_one_that_onnx_accepts_and_says_what_it_is(enrolled: Path) -
     assert model.labels == ("open sesame", "_unknown_")
     assert model.metadata.training["takes"] == 4
     assert model.name == "mine"
+    assert re.fullmatch(
+        r"8 times the mean excess above the 97% quantile of the cosines of \d,\d{3} windows of other speech",
+        model.metadata.calibration["method"],
+    )
 
 
 def test_other_speech_is_not_the_word(enrolled: Path, data: Path) -> None:
