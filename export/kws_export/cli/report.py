@@ -33,10 +33,12 @@ def report(scores: Path, out: Path, loss_times: Path | None) -> None:
     from kws_export.report.loss_times import LossTimes
     from kws_export.report.plots import all_plots
     from kws_export.report.report import load_scores, write_report
+    from kws_export.report.tables import counted
 
     runs, times = load_scores(scores), LossTimes.load(loss_times) if loss_times else None
     with bar("computing", len(runs) + len({run.variant for run in runs})) as step:
         comparison = replace(Comparison.of(runs, step), loss_times=times)
     with bar("drawing", len(all_plots(comparison))) as step:
         write_report(comparison, out, step)
-    click.echo(f"wrote {out / 'report.md'}: {len(comparison.runs)} variants, {len(runs)} runs")
+    variants, scored = counted(len(comparison.runs), "variant"), counted(len(runs), "run")
+    click.echo(f"wrote {out / 'report.md'}: {variants}, {scored}")

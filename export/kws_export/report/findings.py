@@ -1,7 +1,7 @@
 """State what the figures say, in sentences computed from them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from kws_edge.model.score import SCORES
@@ -95,10 +95,9 @@ def _accuracy(c: Comparison) -> Iterator[str]:
     best, worst = max(found, key=lambda v: found[v].mean), min(found, key=lambda v: found[v].mean)
     n = c.clips("test")
     low, high = accuracy_interval(round(found[best].mean * n), n)
-    text = (
-        f"**Accuracy.** From {percent(found[worst].mean)} % (`{worst}`) to {percent(found[best].mean)} % (`{best}`) on "
-        f"{n:,} test clips; the 95 % interval of the latter as a proportion is {percent(low)} to {percent(high)} %"
-    )
+    text = f"{percent(found[best].mean)} % (`{best}`) on {n:,} test clips; the 95 % interval of the "
+    text = text if best == worst else f"From {percent(found[worst].mean)} % (`{worst}`) to {text}latter as a "
+    text = f"**Accuracy.** {text}proportion is {percent(low)} to {percent(high)} %"
     inside = [v for v in found if v != best and found[v].mean >= low]
     yield text + (f", and {len(inside)} of the other {len(found) - 1} variants lie in it." if len(found) > 1 else ".")
 
@@ -148,10 +147,9 @@ def _promises(c: Comparison) -> Iterator[str]:
         for v in c.runs
         if (test := c.estimate(v, ACCURACY)) and (validation := c.estimate(v, Key("accuracy", "validation")))
     ]
-    yield (
-        f"**The two splits.** Accuracy on test less that on validation is {100 * min(gaps):+.2f} to "
-        f"{100 * max(gaps):+.2f} points, depending on the variant."
-    )
+    low, high = (f"{100 * gap:+.2f}" for gap in (min(gaps), max(gaps)))
+    span = f"{low} to {high} points, depending on the variant" if len(gaps) > 1 else f"{low} points"
+    yield f"**The two splits.** Accuracy on test less that on validation is {span}."
     for rule, name in (("validation", "the paper's rule"), ("conservative", "the conservative rule")):
         runs = kept = refuted = without = 0
         for v, score, target in product(c.runs, SCORES, TARGETS):
@@ -223,8 +221,12 @@ def _noise(c: Comparison) -> Iterator[str]:
         kept = [e.mean for v in c.runs for key in keys if (e := c.estimate(v, key))]
         if kept:
             parts.append(
-                f"at {SET_TITLES[name]} accuracy is {percent(min(plain), 1)} to {percent(max(plain), 1)} %, that of "
-                f"what is accepted {percent(min(kept), 1)} to {percent(max(kept), 1)} %"
+                f"at {SET_TITLES[name]} accuracy is {_span(plain)} %, that of what is accepted {_span(kept)} %"
             )
     if parts:
         yield f"**Noise**, thresholds for {100 * MAIN_TARGET} % from validation: {'; '.join(parts)}."
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = percent(min(values), 1), percent(max(values), 1)
+    return low if low == high else f"{low} to {high}"

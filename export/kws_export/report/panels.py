@@ -15,6 +15,7 @@ import numpy.typing as npt
 from kws_edge.arrays import F64
 from kws_export.evaluation.score_runs import KeptAnswers
 from kws_export.report.comparison import Comparison
+from kws_export.report.tables import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +88,7 @@ def panels(
     panels = list(figure.subplots(rows, columns, sharex=shared, sharey=shared, squeeze=False).flat)
     for i, ax in enumerate(panels[: len(variants)]):
         n = len(c.runs[variants[i]])
-        ax.set_title(f"{variants[i]} ({n} seed{'s' if n > 1 else ''})")
+        ax.set_title(f"{variants[i]} ({counted(n, 'seed')})")
         if i % columns == 0:
             ax.set_ylabel(y)
         if i + columns >= len(variants):  # nothing below

@@ -14,7 +14,7 @@ from kws_export.report.findings import findings
 from kws_export.report.panels import Plot
 from kws_export.report.plots import all_plots
 from kws_export.report.report_tables import all_tables
-from kws_export.report.tables import Table
+from kws_export.report.tables import Table, counted
 
 
 def load_scores(folder: Path) -> list[RunScores]:
@@ -78,9 +78,10 @@ def _about(c: Comparison) -> Iterator[str]:
     first = runs[0]
     seeds = ", ".join(f"`{v}` {len(some)}" for v, some in c.runs.items())
     yield (
-        f"{len(c.runs)} variants, {len(runs)} runs of one recipe ({first.epochs} epochs; only what the method's table "
-        f"says differs), {len(first.labels)} words, {c.clips('validation'):,} validation and {c.clips('test'):,} test "
-        f"clips of Speech Commands. Seeds: {seeds}. The weights of each run are those of its best epoch on validation."
+        f"{counted(len(c.runs), 'variant')}, {counted(len(runs), 'run')} of one recipe ({first.epochs} epochs; only "
+        f"what the method's table says differs), {len(first.labels)} words, {c.clips('validation'):,} validation and "
+        f"{c.clips('test'):,} test clips of Speech Commands. Seeds: {seeds}. The weights of each run are "
+        "those of its best epoch on validation."
     )
     yield ""
     yield (

@@ -207,6 +207,12 @@ def test_the_gap_between_the_splits_is_told() -> None:
     assert "-5.00 to +1.00 points" in text
 
 
+def test_one_variant_is_not_compared_with_itself() -> None:
+    c = score_files.known({"softmax": [0.96]})
+    assert "**Accuracy.** 96.00 % (`softmax`) on 600 test clips" in said(c, "**Accuracy.**")
+    assert said(c, "**The two splits.**").endswith("is +1.00 points.")
+
+
 def test_missing_variants_are_named() -> None:
     text = said(score_files.known({"softmax": [0.96]}), "Not here")
     assert "`edl_ce`" in text
