@@ -4,9 +4,11 @@ import errno
 import io
 import json
 import logging
+import math
 import re
 import subprocess
 import tempfile
+import threading
 import time
 from collections import deque
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kws_edge.arrays import F32
 from kws_edge.errors import SettingError
 from kws_edge.files import add_file
 from kws_edge.text import one_line
@@ -32,7 +35,9 @@ SAVED = 2.0
 """Seconds of sound that are kept around an event."""
 
 _RATE = 16_000
+_HALF = round(SAVED / 2 * _RATE)
 _PAST = 8.0  # s, of sound held back: an event may come several seconds after the middle of its sound
+_MOST_NAME = 50  # characters of a word in a file's name; systems take 255 bytes
 _POLL = 0.01  # s, between two looks for a free place
 _PATIENCE = 1.0  # s, for commands that still run at the end
 
@@ -75,7 +80,7 @@ class EventCommand:
         try:
             process.stdin.write(json.dumps(event.to_dict(), allow_nan=False).encode() + b"\n")
             process.stdin.close()
-        except BrokenPipeError:  # it ended without reading it, which it may
+        except OSError:  # it ended without reading it, which it may
             pass
 
     def _forget_ended(self) -> None:
@@ -96,7 +101,10 @@ class EventCommand:
 
 
 class EventSaver:
-    """Keeps `SAVED` seconds around each event as a WAV file; the sound of lost samples is zeros."""
+    """Keeps `SAVED` seconds around each event as a WAV file; the sound of lost samples is zeros.
+
+    Blocks and events may come from different threads.
+    """
 
     def __init__(self, folder: Path, most: int = MOST_SAVED) -> None:
         """Save into `folder`, which is made where it is not there, until it holds `most` WAV files.
@@ -111,42 +119,57 @@ class EventSaver:
         self._folder, self._most = folder, most
         self._held = sum(1 for _ in folder.glob("*.wav"))
         self._failed = False
-        self._past: deque[np.ndarray[tuple[int], np.dtype[np.float32]]] = deque()
-        self._start = self._end = 0  # of `_past`, in samples of the stream
+        self._blocks: deque[tuple[int, F32]] = deque()  # with where they begin, in samples of the stream
+        self._end = 0
+        self._decided: float = math.inf
+        self._lock = threading.Lock()
         self._waiting: list[Event] = []
         self._saved = 0
 
     def add(self, block: "Block") -> None:
         """Take the next block."""
-        for samples in (np.zeros(min(block.dropped, round(_PAST * _RATE)), np.float32), block.samples):
-            self._past.append(samples)
-        self._end += block.dropped + len(block.samples)
-        held = sum(map(len, self._past))
-        while held - len(self._past[0]) > _PAST * _RATE:
-            held -= len(self._past.popleft())
-        self._start = self._end - held
-        for event in [e for e in self._waiting if _middle(e) + round(SAVED / 2 * _RATE) <= self._end]:
-            self._save(event)
+        with self._lock:
+            start = self._end + block.dropped
+            self._blocks.append((start, block.samples))
+            self._end = start + len(block.samples)
+            oldest = min(self._end, self._decided) - _PAST * _RATE
+            while self._blocks[0][0] + len(self._blocks[0][1]) <= oldest:
+                self._blocks.popleft()
+            for event in [e for e in self._waiting if _middle(e) + _HALF <= self._end]:
+                self._save(event)
+
+    def decided(self, time: float) -> None:
+        """Know that all events up to a stream time have come, and keep the sound since, however much it is.
+
+        Where this is never called, the events of a block are expected before the next.
+        """
+        self._decided = round(time * _RATE)
 
     def __call__(self, event: "Event") -> None:
         """Keep the sound around an event, as soon as all of it is there."""
-        self._waiting.append(event)
+        with self._lock:
+            self._waiting.append(event)
+            if _middle(event) + _HALF <= self._end:
+                self._save(event)
 
     def close(self) -> None:
         """Save those that were waiting for sound that does not come any more."""
-        for event in self._waiting[:]:
-            self._save(event)
+        with self._lock:
+            for event in self._waiting[:]:
+                self._save(event)
 
     def _save(self, event: "Event") -> None:
         import soundfile
 
         self._waiting.remove(event)
         self._saved += 1
-        half = round(SAVED / 2 * _RATE)
-        first = max(0, _middle(event) - half - self._start)
-        last = max(first, _middle(event) + half - self._start)
-        samples = np.concatenate(list(self._past))[first:last]
-        word = re.sub(r"\W+", "_", event.label or f"not_sure_{event.guess or event.reason}")
+        first, last = max(0, _middle(event) - _HALF), min(self._end, _middle(event) + _HALF)
+        samples = np.zeros(max(0, last - first), np.float32)
+        for start, block in self._blocks:
+            begin, end = max(first, start), min(last, start + len(block))
+            if begin < end:
+                samples[begin - first : end - first] = block[begin - start : end - start]
+        word = re.sub(r"\W+", "_", event.label or f"not_sure_{event.guess or event.reason}")[:_MOST_NAME]
         when = time.strftime("%Y%m%d-%H%M%S")
         if self._held >= self._most:
             self._refuse(

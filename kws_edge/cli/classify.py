@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
@@ -137,15 +138,22 @@ def _at(
 
 def _expand(files: tuple[str, ...]) -> Iterator[str]:
     """The files in folders and behind patterns, in order of name. What stands for no file is passed on, to fail."""
-    from kws_edge.audio.load import is_audio
-
     for file in files:
         if file != STANDARD_INPUT and os.path.isdir(file):  # unlike Path's, False for what cannot be asked about
-            yield from sorted(str(p) for p in Path(file).rglob("*") if is_audio(p)) or [file]
+            yield from sorted(_audio_in(file)) or [file]
         elif glob.has_magic(file) and not os.path.exists(file):
-            yield from sorted(glob.glob(file, recursive=True)) or [file]
+            found = glob.glob(file, recursive=True)
+            folders = [path for path in found if os.path.isdir(path)]
+            audio = [*chain.from_iterable(map(_audio_in, folders)), *(path for path in found if path not in folders)]
+            yield from sorted({os.path.normpath(path): path for path in audio}.values()) or [file]
         else:
             yield file
+
+
+def _audio_in(folder: str) -> Iterator[str]:
+    from kws_edge.audio.load import is_audio
+
+    return (str(path) for path in Path(folder).rglob("*") if is_audio(path))
 
 
 @contextmanager
@@ -158,7 +166,8 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
             try:
                 yield cast(BinaryIO, file)
             except AudioError as error:
-                raise AudioError(f"standard input: {str(error).removeprefix('file object: ')}") from None
+                detail = str(error).removeprefix("file object: ").removeprefix("audio: ")
+                raise AudioError(f"standard input: {detail}") from None
     elif os.path.isdir(name):
         from kws_edge.audio.load import EXTENSIONS
 
@@ -201,7 +210,8 @@ def _progress(name: str) -> Iterator[Callable[[float], None]]:
     def show(seconds: float) -> None:
         nonlocal shown
         if seconds >= _LONG and sys.stderr.isatty():
-            click.echo(f"\r{one_line(name)}: {seconds // 60:.0f} min {seconds % 60:02.0f} s", nl=False, err=True)
+            minutes, rest = divmod(round(seconds), 60)
+            click.echo(f"\r{one_line(name)}: {minutes} min {rest:02} s", nl=False, err=True)
             shown = True
 
     try:

@@ -155,14 +155,14 @@ def evaluate_stream(
     check_apart(negatives)
     settings = StreamSettings.of(loaded.metadata, score=score, target=target)
     own = score is None and target is None
-    chosen = event_words(loaded.metadata, words, own_settings=own, after_wake=bool(wake))
+    chosen = event_words(loaded.metadata, words, own_settings=own, after_wake=wake is not None)
     if rates:
         traced = list(_clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed))
         about = {"model": loaded.name, "hop": hop, "seed": seed, "words_chosen": chosen}
         curves(loaded, traced, len(negatives), settings, chosen, rates, plot, about if as_json else None)
         return
     after = settings  # as for `kws-edge listen`, a score or target is that of the commands, not of the wake word
-    if wake:
+    if wake is not None:
         after = StreamSettings.after_wake(loaded.metadata) if own else settings
         settings = StreamSettings.of(loaded.metadata)
     thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
@@ -173,7 +173,7 @@ def evaluate_stream(
     rows: Iterator[tuple[str, StreamSettings, StreamReport]] = (
         (stream.name, settings, assess(loaded.metadata, [stream], settings, chosen)) for stream in streams
     )
-    if wake and positives:
+    if wake is not None and positives:
         waking = chosen_labels(wake, loaded.labels)
         chosen = commands_of(chosen, waking, loaded.labels)
         streams = _pair_streams(loaded, waking, chosen, positives, listed, count, negatives, snr, hop, seed)
@@ -231,9 +231,9 @@ def _check_usage(
         ),
         (
             "--wake needs --positives, and cannot be used with --rates or --recording",
-            wake and (rates or recording or not positives),
+            wake is not None and bool(rates or recording or not positives),
         ),
-        ("--for says how long words count after a wake word; add --wake", wake_seconds is not None and not wake),
+        ("--for says how long words count after a wake word; add --wake", wake_seconds is not None and wake is None),
         ("--recording and --labels go together", (recording is None) != (labels is None)),
         ("--recording is measured instead of --positives; give one of them", recording and positives),
         ("--list names clips of --positives; add --positives", listed and not positives),

@@ -3,6 +3,7 @@
 import logging
 import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -149,9 +150,10 @@ def listen(
     from kws_edge.stream.spotter import Spotter
     from kws_edge.stream.wake import WAKE_SECONDS, Wake
 
-    if wake is None and wake_model is None and not (then is None and wake_seconds is None):
+    waits = wake is not None or wake_model is not None
+    if not waits and not (then is None and wake_seconds is None):
         raise click.UsageError("--then and --for describe what comes after a wake word; add --wake or --wake-model")
-    if (wake or wake_model) and words is not None:
+    if waits and words is not None:
         raise click.UsageError("--words cannot be used with a wake word; name the commands by --then")
     _check_usage(source, replay, realtime=realtime, device=device, rate=rate, on_event=on_event)
     fast = realtime is False
@@ -168,7 +170,7 @@ def listen(
         release_start()  # what imports needed, so that it is not held beside what the model needs
         loaded = KeywordModel.load(model)
         waking = None
-        if wake or wake_model:
+        if waits:
             other = KeywordModel.load(wake_model) if wake_model else None
             waking = Wake(wake, WAKE_SECONDS if wake_seconds is None else wake_seconds, other)
         asked["abstentions"] = asked["abstentions"] or ("none" if is_wake_model(loaded.metadata) else "words")
@@ -180,19 +182,17 @@ def listen(
     command = _command(on_event, quiet=live, wait=fast) if on_event else None
     log = LogToDisplay(display)
     logging.getLogger("kws_edge").addHandler(log)
-    with ended_by_sigterm():
-        try:
-            if isinstance(stream, Spotter):
-                run(stream, opened, display, command, saver)
-            else:
-                assert server is not None
-                asked |= {"wake": wake, "wake_model": wake_model, "wake_seconds": wake_seconds}
-                run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
-        finally:
-            for part in (opened, saver, command, display):
-                if part:
-                    part.close()
-            logging.getLogger("kws_edge").removeHandler(log)
+    with ended_by_sigterm(), ExitStack() as parts:  # closed from the last to the first, whatever each of them raises
+        parts.callback(logging.getLogger("kws_edge").removeHandler, log)
+        for part in (display, command, saver, opened):
+            if part:
+                parts.callback(part.close)
+        if isinstance(stream, Spotter):
+            run(stream, opened, display, command, saver)
+        else:
+            assert server is not None
+            asked |= {"wake": wake, "wake_model": wake_model, "wake_seconds": wake_seconds}
+            run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
 
 
 def _saver(folder: Path, most: int) -> "EventSaver":

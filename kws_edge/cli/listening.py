@@ -86,32 +86,35 @@ def run_at(
     saver: "EventSaver | None",
 ) -> None:
     """Let a server listen until the source ends; where there is a view, it and the display follow every hop."""
-    lock = threading.Lock()  # the source is read in a thread of the client
+    from kws_edge.client import Hello
 
     def watch(message: "Hello | Snapshot") -> None:
-        assert view is not None
-        view(message)
-        display.update(_health(source))
+        if view:
+            view(message)
+            display.update(_health(source))
+        if saver and not isinstance(message, Hello):
+            saver.decided(message.time)
 
-    heard = _Overheard(source, saver, lock) if saver else source
+    heard = source
+    if saver:
+        saver.decided(0.0)
+        heard = _Overheard(source, saver)
     with connected(url) as client:
         if asked["abstentions"] is None:
             asked = {**asked, "abstentions": "none" if is_for_waking(client, asked["model"]) else "words"}
-        for event in client.listen(heard, watch=watch if view else None, **asked):
-            with lock:
-                _tell([event], display, command, saver)
+        for event in client.listen(heard, watch=watch if view or saver else None, **asked):
+            _tell([event], display, command, saver)
 
 
 class _Overheard:
     """A source whose blocks are kept for the events in them, on their way to the server."""
 
-    def __init__(self, source: "AudioSource", saver: "EventSaver", lock: threading.Lock) -> None:
-        self._source, self._saver, self._lock = source, saver, lock
+    def __init__(self, source: "AudioSource", saver: "EventSaver") -> None:
+        self._source, self._saver = source, saver
 
     def __iter__(self) -> Iterator["Block"]:
         for block in self._source:
-            with self._lock:
-                self._saver.add(block)
+            self._saver.add(block)
             yield block
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ CUT_OFF: Final = "cut-off"
 """The connection ended before the answer, as where one of several servers behind an address dies."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.25, 8.0  # s, between tries where the server does not say when
+_MOST_WAIT = 86_400.0  # s, where it does: a system's clock takes no number of seconds
 
 _log = logging.getLogger("kws_edge.client")
 
@@ -124,7 +125,7 @@ class Patience:
 
         Raises the error again where it is not one that passes, or not in time.
         """
-        seconds = self._wait if error.retry_after is None else max(_FIRST_WAIT, error.retry_after)
+        seconds = self._wait if error.retry_after is None else max(_FIRST_WAIT, min(error.retry_after, _MOST_WAIT))
         if error.code not in self._passing or time.monotonic() + seconds > self._until:
             raise error
         self._wait = min(2 * self._wait, _LONGEST_WAIT)

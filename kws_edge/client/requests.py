@@ -198,8 +198,10 @@ def _wav(samples: npt.NDArray[Any], rate: int | None) -> bytes:
         raise SettingError(f"rate={rate!r} of an array; expected a whole number of Hz, as a file's header has")
     if samples.dtype.name in ("uint8", "float16"):  # which soundfile does not take
         samples = pcm.scaled(samples)
+    samples = samples.astype(samples.dtype.newbyteorder("="), copy=False)  # soundfile takes the bytes as they are
+    subtype = {"int16": "PCM_16", "int32": "PCM_32"}.get(samples.dtype.name, "FLOAT")
     file = io.BytesIO()
-    soundfile.write(file, samples, hertz, format="WAV", subtype="FLOAT" if samples.dtype.kind == "f" else None)
+    soundfile.write(file, samples, hertz, format="WAV", subtype=subtype)
     return file.getvalue()
 
 

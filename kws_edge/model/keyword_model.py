@@ -83,7 +83,8 @@ class KeywordModel:
         Parameters
         ----------
         model : None for `DEFAULT_MODEL`, the name of a shipped model, or a path: a text that ends in .onnx or has a
-            separator in it. The file is not needed after loading, except to pickle the model.
+            separator in it. The file is not needed after loading, except to pickle the model; the step form beside
+            it, NAME.step.onnx, is read when the first stream begins.
         provider : the execution provider: "cpu", or one that another build of onnxruntime has, such as "cuda".
         strict : fail if the provider is unavailable, instead of warning and falling back to the CPU.
         threads : threads of one inference. The networks are so small that more than one seldom helps.

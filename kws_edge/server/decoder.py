@@ -31,6 +31,7 @@ _log = logging.getLogger("kws_edge.server")
 _HEAD: Final = struct.Struct("<IQBddd")  # bytes of name and file; channel; most seconds, samples, and time for it
 _ANSWER: Final = struct.Struct("<?IQ")  # whether it was decoded; bytes of the text and of the samples
 _MEMORY: Final = 2**28  # bytes more than it has at its start, and four times the file's
+_ENDING: Final = 0.5  # s, for one that ends by itself
 _MOST_TEXT: Final = 2**20  # bytes
 _KEPT: Final = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
 """What the process has of the environment, in which there are keys."""
@@ -106,7 +107,8 @@ class Decoder:
         self.close()
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kws_edge.server.decoder", str(self._max_body)],
+            # -P: nothing is imported from the folder in which the server happens to run.
+            [sys.executable, "-P", "-m", "kws_edge.server.decoder", str(self._max_body)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -116,8 +118,11 @@ class Decoder:
 
     def _failed(self, process: subprocess.Popen[bytes], name: str) -> AudioError:
         """The error that a process is which has ended in the middle of a file."""
-        process.kill()
-        status = process.wait()
+        try:
+            status = process.wait(_ENDING)  # by itself, which tells why
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
         self.close()
         if hasattr(signal, "SIGPROF") and status == -signal.SIGPROF:
             return AudioError(

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,8 @@ from kws_edge.server.http.problems import ProblemError
 from kws_edge.server.inference import InferencePool
 from kws_edge.server.observe import Metrics
 from kws_edge.server.settings import ServerSettings
+from kws_edge.stream.incremental import keep_steps
+from kws_edge.stream.settings import StreamSettings
 from kws_edge.text import shortened
 
 _MOST_MESSAGES: Final = 2_500
@@ -78,7 +81,7 @@ class Service:
             report_waiting=metrics.waiting.set,
         )
         try:
-            models = _load(settings)
+            models = models_of(settings)
         except BaseException:
             pool.close()
             raise
@@ -164,7 +167,8 @@ def _key(connection: HTTPConnection) -> str | None:
     return connection.headers.get("X-API-Key")
 
 
-def _load(settings: ServerSettings) -> dict[str, KeywordModel]:
+def models_of(settings: ServerSettings) -> dict[str, KeywordModel]:
+    """Load the models that settings name, or all that ship; the parameters and errors are those of `Service.start`."""
     shipped = shipped_models()
     names = settings.models or tuple(sorted(shipped, key=lambda name: name != DEFAULT_MODEL)) or (DEFAULT_MODEL,)
     models: dict[str, KeywordModel] = {}
@@ -172,5 +176,8 @@ def _load(settings: ServerSettings) -> dict[str, KeywordModel]:
         model = KeywordModel.load(name, provider=settings.provider, strict=settings.strict)
         if model.name in models:
             raise SettingError(f"models {', '.join(names)}: two are called {model.name!r}; expected different names")
+        with suppress(SettingError):  # it has no thresholds for streams
+            StreamSettings.of(model.metadata)
+        keep_steps(model)
         models[model.name] = model
     return models

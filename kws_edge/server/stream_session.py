@@ -171,6 +171,8 @@ class StreamSession:
                 await self._push(self._pcm.flush)  # what the resampler holds came before the loss
                 self.spotter.gap(round(samples * SAMPLE_RATE / rate))
                 self._pcm.reset()
+            case {"type": "gap"}:
+                raise ProblemError("malformed", 'a gap without its length; expected {"type": "gap", "samples": 1600}')
             case _:
                 raise ProblemError("malformed", "unknown text message; expected a finish, reset or gap")
         return False

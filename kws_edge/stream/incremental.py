@@ -25,6 +25,7 @@ SUFFIX: Final = ".step.onnx"
 _TOLERANCE = 1e-3
 
 _sessions: "weakref.WeakKeyDictionary[KeywordModel, ort.InferenceSession]" = weakref.WeakKeyDictionary()
+_files: "weakref.WeakKeyDictionary[KeywordModel, bytes]" = weakref.WeakKeyDictionary()
 
 
 class Steps:
@@ -95,18 +96,34 @@ def step_file(model: KeywordModel) -> Path:
     return model.path.with_suffix(SUFFIX)
 
 
+def keep_steps(model: KeywordModel) -> None:
+    """Read a model's step form, if it has one, for streams that begin when other files may have taken its place.
+
+    Raises ModelError where the file cannot be read.
+    """
+    if has_steps(model):
+        _files[model] = _read(model)
+
+
 def has_steps(model: KeywordModel) -> bool:
     """Whether a stream through this model can be computed step by step."""
-    return model.metadata.padding == "valid" and step_file(model).exists()
+    is_here = model in _sessions or model in _files
+    return is_here or (model.metadata.padding == "valid" and step_file(model).exists())
+
+
+def _read(model: KeywordModel) -> bytes:
+    path = step_file(model)
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise ModelError(f"{path}: {e.strerror}; expected the step form of {model.path.name}") from None
 
 
 def _open(model: KeywordModel) -> ort.InferenceSession:
-    path = step_file(model)
+    path, data = step_file(model), _files.pop(model, None) or _read(model)
     try:
-        session = open_session(path.read_bytes(), full_name(model.provider), 1)
+        session = open_session(data, full_name(model.provider), 1)
         metadata = Metadata.from_json(session.get_modelmeta().custom_metadata_map.get(KEY, ""))
-    except OSError as e:
-        raise ModelError(f"{path}: {e.strerror}; expected the step form of {model.path.name}") from None
     except ModelError as e:
         raise ModelError(f"{path}: {e}") from None
     except Exception as e:

@@ -234,7 +234,7 @@ def short_name(pattern: str, folders: int = 1) -> str:
     """
     parts = Path(pattern).parts
     last = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
-    return one_line("/".join(parts[max(0, last - folders) :]))
+    return one_line("/".join(parts[max(0, last - folders) :])) or pattern
 
 
 def short_names(patterns: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The command line `kws-edge`: what people and scripts see, and the exit status."""
 
 import importlib.metadata
+import io
 import json
 import os
 import resource
@@ -82,6 +83,15 @@ class TestClassify:
     def test_a_pattern_is_expanded(self) -> None:
         assert answers(classify("--json", "**/[lm]*.wav")) == {"low.wav": "low", "mid.wav": "mid"}
 
+    def test_folders_that_a_pattern_matches_are_searched(self) -> None:
+        every = {"noise.flac": None, "high.wav": "high", "low.wav": "low", "mid.wav": "mid"}
+        for pattern in ("[ew]*", "words/[!n]*"):  # the folder "empty" has no audio, which is no error here
+            assert answers(classify("--json", pattern)) == every, pattern
+
+    def test_what_a_pattern_matches_twice_is_answered_once(self) -> None:
+        result = classify("--json", "./words/**/[dn]*[cr]")  # the folder "deeper" and what is in it
+        assert [json.loads(line)["file"] for line in result.stdout.splitlines()] == ["./words/deeper/noise.flac"]
+
     def test_a_file_whose_name_looks_like_a_pattern_is_a_file(self) -> None:
         Path("words/low.wav").rename("take[1].wav")
         assert answers(classify("--json", "take[1].wav")) == {"take[1].wav": "low"}
@@ -89,6 +99,11 @@ class TestClassify:
     def test_standard_input_is_a_dash(self) -> None:
         result = classify("--json", "-", stdin=Path("words/high.wav").read_bytes())
         assert answers(result) == {"-": "high"}
+
+    def test_what_is_wrong_with_standard_input_is_said_of_it(self) -> None:
+        sound = io.BytesIO()
+        soundfile.write(sound, np.ones(300, np.int16), RATE, format="WAV")
+        assert "Error: standard input: too short; expected 400 samples" in classify("-", stdin=sound.getvalue()).stderr
 
     def test_endless_standard_input_is_refused_in_a_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("kws_edge.cli.classify._MOST", 2 << 20)

@@ -221,6 +221,7 @@ class TestEvaluateStream:
             (("--positives", "clips", "--hop", "0.001"), "hop=0.001"),
             (("--positives", "clips", "--words", "maybe"), "maybe"),
             (("--negatives", "clips", "--wake", "low"), "--wake needs --positives"),
+            (("--positives", "clips", "--wake", ","), "words: none; expected one or more of low, mid, high"),
             (("--positives", "clips", "--wake", "low", "--words", "low"), "no command beside the wake words low"),
             (("--positives", "clips", "--rates", "1"), "--rates needs --positives, and --negatives"),
             (("--positives", "clips", "--rates", "0,1"), "above 0 to 1000"),

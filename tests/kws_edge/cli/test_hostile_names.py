@@ -59,6 +59,7 @@ def test_a_name_cannot_forge_a_row_of_a_measurement(tmp_path: Path) -> None:
     done = run(tmp_path, "evaluate-stream", "--recording", FORGED, "--labels", "said.txt", "--model", str(model))
     assert len(done.stdout.splitlines()) == 3, done.stderr
     assert r"a.wav\nstop" in done.stdout
+    assert short_name(".") == "."
     assert short_name(f"folder/{FORGED}") == rf"folder/{one_line(FORGED)}"
 
 

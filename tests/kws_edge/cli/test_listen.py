@@ -30,7 +30,7 @@ from kws_edge.audio.load import load
 from kws_edge.audio.sources import Block
 from kws_edge.cli import main
 from kws_edge.cli.actions import MOST_COMMANDS, EventCommand, EventSaver
-from kws_edge.cli.display import Health, picture
+from kws_edge.cli.display import Health, _clock, picture
 from kws_edge.errors import SettingError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import WAKE_WORD
@@ -173,6 +173,12 @@ class TestReplay:
     def test_words_that_were_asked_for_are_not_told_again(self) -> None:
         asked = [("--words", "low"), ("--wake", "mid", "--then", "low")]
         assert [replay("--json", *words).stderr for words in asked] == ["", ""]
+
+    @pytest.mark.parametrize("wake", ["", " ", ",", " , "])
+    def test_no_wake_word_is_not_taken_for_listening_without_one(self, wake: str) -> None:
+        result = replay("--wake", wake, "--then", "low")
+        assert result.exit_code == 2
+        assert result.stdout == ""
 
     def test_commands_count_only_after_a_wake_word(self) -> None:
         def words(*options: str) -> list[str]:
@@ -398,6 +404,24 @@ class TestActions:
         assert not kept[lost].any()
         assert kept[lost.stop :] == pytest.approx(sound[RATE + 4000 : middle + RATE], abs=2 / 32768)
 
+    def test_sound_that_runs_ahead_of_the_events_is_kept_until_they_come(self, folder: Path) -> None:
+        saver, (event,) = EventSaver(folder / "kept"), Spotter(KeywordModel.load("tiny.onnx")).push(SOUND[: 3 * RATE])
+        sound = np.concatenate([SOUND[: 3 * RATE], np.zeros(60 * RATE)]).astype(np.float32)
+        saver.decided(0.0)
+        for start in range(0, len(sound), RATE):
+            saver.add(Block(sound[start : start + RATE]))
+        saver(event)
+        (path,) = (folder / "kept").iterdir()
+        middle = round((event.start + event.end) / 2 * RATE)
+        assert soundfile.read(path)[0] == pytest.approx(sound[middle - RATE : middle + RATE], abs=2 / 32768)
+
+    def test_sound_before_what_is_decided_is_not_kept_for_long(self, folder: Path) -> None:
+        saver = EventSaver(folder / "kept")
+        for second in range(600):
+            saver.decided(max(0, second - 60))
+            saver.add(Block(np.zeros(RATE, np.float32)))
+        assert 60 <= len(saver._blocks) <= 72
+
     def test_a_folder_in_which_nothing_can_be_made_is_refused_at_the_start(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -411,6 +435,10 @@ class TestActions:
     def test_a_folder_that_cannot_be_made_is_refused(self) -> None:
         with pytest.raises(SettingError, match=r"words\.wav"):
             EventSaver(Path("words.wav"))
+
+
+def test_a_clock_goes_from_59_seconds_to_the_next_minute() -> None:
+    assert [_clock(seconds) for seconds in (0.04, 59.94, 59.995, 119.96)] == ["0:00.0", "0:59.9", "1:00.0", "2:00.0"]
 
 
 @pytest.mark.usefixtures("folder")

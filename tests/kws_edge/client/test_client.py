@@ -94,6 +94,20 @@ def test_all_that_the_model_takes_is_taken(client: Client, model: KeywordModel, 
     assert same(client.classify(source, rate), model.classify(source, rate))
 
 
+@pytest.mark.parametrize("kind", [">i2", ">i4", ">f2", ">f4", ">f8"])
+def test_samples_of_the_other_byte_order_are_taken_as_they_are_meant(
+    client: Client, model: KeywordModel, kind: str
+) -> None:
+    scale = {">i2": 2.0**15, ">i4": 2.0**31}.get(kind, 1.0)
+    samples = (speech() / 32768 * scale).astype(kind)
+    assert same(client.classify(samples, 16_000), model.classify(samples, 16_000))
+
+
+def test_quiet_samples_of_32_bits_keep_them_all(client: Client, model: KeywordModel) -> None:
+    samples = np.rint(speech() * 0.005 * 2**16).astype(np.int32)
+    assert same(client.classify(samples, 16_000), model.classify(samples, 16_000))
+
+
 def test_target_and_score_and_model_are_passed_on(client: Client) -> None:
     p = client.classify(tone(TONES["low"]), 16_000, target=0.99, score="entropy", model="tiny")
     assert (p.target, p.score, p.threshold, p.model) == (0.99, "entropy", 0.7, "tiny")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import socket
 import subprocess
 import sys
@@ -140,6 +141,10 @@ def test_a_flood_of_warnings_and_an_endless_detail_become_a_few_lines(caplog: py
 def test_a_server_that_is_busy_and_says_to_come_back_at_once_is_not_asked_without_a_pause(after: float) -> None:
     patience = Patience(60)
     assert patience.wait(ServerError("", "overloaded", after)) > 0.1
+
+
+def test_a_server_that_says_to_come_back_in_ages_is_waited_for_no_longer_than_a_day() -> None:
+    assert Patience(math.inf).wait(ServerError("", "overloaded", 1e12)) == 86_400
 
 
 def test_an_answer_that_trickles_in_for_longer_than_an_answer_may_take_is_given_up() -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,18 @@ import pytest
 from live_server import PATIENT, ServerProcess, live_server, wait_for
 from made_audio import WAV, tone, wav
 from problems import problem
-from tiny_model import TONES
+from tiny_model import METADATA, TONES, save
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from kws_edge.errors import AudioError
+from kws_edge.errors import AudioError, ModelError
 from kws_edge.server.decoder import Decoder
 from kws_edge.server.fairness import FairQueue
 from kws_edge.server.http.connections import client_of
 from kws_edge.server.http.limits import Pace
 from kws_edge.server.http.websocket import MOST_CONTROL, MOST_FRAMES
+from kws_edge.server.service import models_of
+from kws_edge.server.settings import ServerSettings
 
 CLIP = wav(tone(TONES["mid"]))
 HANDSHAKE = (
@@ -256,8 +259,26 @@ def test_a_decoder_that_dies_costs_one_answer(path: Path, caplog: pytest.LogCapt
         assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
 
 
+def test_a_model_whose_stream_settings_are_malformed_is_refused_at_the_start(tmp_path: Path) -> None:
+    bad = replace(METADATA, name="bad", stream={"settings": {"thresholds": {}}})
+    with pytest.raises(ModelError, match="bad"):
+        models_of(ServerSettings(models=(str(save(tmp_path, "bad", metadata=bad)),)))
+
+
 def a_decoder() -> Decoder:
     return Decoder(max_seconds=60, max_samples=2**24, max_body=2**23, timeout=60)
+
+
+def test_nothing_is_imported_from_the_folder_in_which_the_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "soundfile.py").write_text("raise ImportError")
+    monkeypatch.chdir(tmp_path)
+    decoder = a_decoder()
+    try:
+        assert len(decoder.load(CLIP, "a.wav").samples) == 16_000
+    finally:
+        decoder.close()
 
 
 def test_a_decoder_that_says_nothing_is_ended_and_the_next_clip_is_decoded() -> None:

@@ -14,7 +14,7 @@ import torch
 from kws_edge.errors import ModelError
 from kws_edge.model.features import mfcc
 from kws_edge.model.keyword_model import KeywordModel
-from kws_edge.stream.incremental import Steps, has_steps, step_file
+from kws_edge.stream.incremental import Steps, has_steps, keep_steps, step_file
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.spotter import Spotter
 from kws_edge.stream.state import State
@@ -160,6 +160,17 @@ def test_without_its_step_file_a_model_is_run_on_windows(network: MatchboxNet, t
     np.testing.assert_allclose(
         numbers(Spotter(bare, settings=BY_THE_LAST_WINDOW), sounds(0.6), 0.1), stepped, atol=1e-4
     )
+
+
+def test_steps_that_were_kept_are_of_the_file_as_it_was(network: MatchboxNet, tmp_path: Path) -> None:
+    model = KeywordModel.load(save(network, tmp_path))
+    keep_steps(model)
+    step_file(model).write_bytes(b"another model")
+    assert has_steps(model)
+    Steps(model, 10)
+    step_file(model).unlink()
+    assert has_steps(model)
+    Steps(model, 10)
 
 
 def test_a_padded_model_has_no_steps(tmp_path: Path) -> None:
