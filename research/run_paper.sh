@@ -6,6 +6,9 @@
 # Stopped at any moment, the same command goes on from each run's last whole epoch. What follows the folder goes to
 # `kws-export score`: recordings for noise, sounds and speech.
 set -eu
+sweep() {  # a run that fails, as one that loses a word does, holds up nothing: its scores tell
+  kws-export sweep --recipe export/recipes/$recipe.toml --data "$data" $how "$@" || test $? -eq 1
+}
 kind=${1:?gpu, cpu or long}; data=${2:?folder of Speech Commands}; shift 2
 weights="--seeds 1 --variants plugin_ce_kl,edl_ce --kl-ends 0,0.1,0.45,1"
 case $kind in
@@ -16,8 +19,8 @@ case $kind in
     first="--seeds 1,2 --variants softmax"; second="--seeds 1 --variants edl_ce,plugin_ce" ;;
   *) echo "gpu, cpu or long; got $kind" >&2; exit 2 ;;
 esac
-kws-export sweep --recipe export/recipes/$recipe.toml --data "$data" $how $first
-kws-export sweep --recipe export/recipes/$recipe.toml --data "$data" $how $second
+sweep $first
+sweep $second
 kws-export score runs/$recipe/*/ --data "$data" "$@" --out research/$recipe/scores
 python bench/losses.py --json > research/$recipe/losses.json
 kws-export report research/$recipe/scores --out research/$recipe --loss-times research/$recipe/losses.json

@@ -135,7 +135,7 @@ def sweep(
     with bar("epochs", sum(run.recipe.epochs - states[run].epochs for run in left)) as advance:
         watcher = _Teller(advance)
         for run in runs:
-            if states[run].state == "unusable":
+            if states[run].problem:
                 watcher.failed(run, states[run].problem)
         try:
             if address:

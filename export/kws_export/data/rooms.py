@@ -34,7 +34,7 @@ TREBLE = 3000.0
 
 C64 = npt.NDArray[np.complex64]
 
-_FFT = 32_768  # covers a window of 1.3 s and a response
+_FFT = 32_768  # samples; covers a window of 1.3 s and a response
 
 
 def impulse_response(rng: np.random.Generator, reverberation: float) -> F32:
@@ -114,18 +114,19 @@ def rooms(count: int, reverberation: tuple[float, float]) -> list[F32]:
 
 
 @lru_cache(maxsize=2)
-def _spectra(count: int, reverberation: tuple[float, float]) -> list[C64]:
-    return [fft.rfft(h, _FFT) for h in rooms(count, reverberation)]
+def _spectra(count: int, reverberation: tuple[float, float], size: int) -> list[C64]:
+    return [fft.rfft(h, size) for h in rooms(count, reverberation)]
 
 
 def in_room(
     x: F32, rng: np.random.Generator, *, count: int, reverberation: tuple[float, float], probability: float
 ) -> F32:
-    """Let a sound be heard in one of `rooms`: float32 [n] → [n], n at most 1.3 s; what rings on after it is cut."""
+    """Let a sound be heard in one of `rooms`: float32 [n] → [n]; what rings on after it is cut."""
     if not probability or rng.random() >= probability:
         return x
-    spectrum = _spectra(count, reverberation)[int(rng.integers(count))]
-    y: F32 = fft.irfft(fft.rfft(x, _FFT) * spectrum, _FFT)[: len(x)].astype(np.float32, copy=False)
+    size = max(_FFT, fft.next_fast_len(len(x) + round(LENGTH * SAMPLE_RATE)))  # or the end is heard at the beginning
+    spectrum = _spectra(count, reverberation, size)[int(rng.integers(count))]
+    y: F32 = fft.irfft(fft.rfft(x, size) * spectrum, size)[: len(x)].astype(np.float32, copy=False)
     return y
 
 

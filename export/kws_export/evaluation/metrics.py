@@ -127,12 +127,6 @@ def expected_calibration_error(correct: npt.ArrayLike, confidence: npt.ArrayLike
     return float(np.average(np.abs(table.accuracy - table.confidence), weights=table.count))
 
 
-def brier(probability: npt.ArrayLike, label: npt.ArrayLike) -> float:
-    """Mean of ‖p - y‖² over clips, y one-hot; in [0, 2]. Source: Brier 1950."""
-    p, y = _check_probability(probability, label)
-    return float(np.square(p - np.eye(p.shape[1])[y]).sum(axis=1).mean())
-
-
 # ---- how sure are the figures themselves?
 
 
@@ -246,21 +240,6 @@ def conservative_operating_point(
     # The largest float32 below u_(k+1), not halfway to the last accepted score: u > t is then exactly the tested rule.
     threshold = np.nextafter(first_withheld[shown[-1]], np.float32(-np.inf))
     return point_at(right, u, float(threshold), target)
-
-
-def _check_probability(probability: npt.ArrayLike, label: npt.ArrayLike) -> tuple[F64, I64]:
-    """Rows made to sum to 1 in float64, and labels as int64."""
-    p, y = np.asarray(probability, dtype=np.float64), np.asarray(label)
-    if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] < 2:
-        raise SettingError(f"probability of shape {p.shape}; expected [n, K] with n >= 1 and K >= 2")
-    total = p.sum(axis=1, keepdims=True)
-    if not ((p >= 0).all() and (np.abs(total - 1) < 1e-3).all()):
-        raise SettingError(f"probability from {p.min()} to {p.max()}; expected rows from 0 to 1 that sum to 1")
-    if y.shape != p.shape[:1] or y.dtype.kind not in "iu":
-        raise SettingError(f"label of shape {y.shape}, dtype {y.dtype}; expected {len(p)} integers")
-    if y.min() < 0 or y.max() >= p.shape[1]:
-        raise SettingError(f"label from {y.min()} to {y.max()}; expected 0 to {p.shape[1] - 1}")
-    return p / total, y.astype(np.int64)
 
 
 def _check_confidence(confidence: float) -> None:

@@ -36,7 +36,8 @@ CLOSED = (
 SHOWN = (
     "A target is **shown** if the validation clips prove, with 95 % confidence, that clips like them meet it. With too "
     "few clips for that it is *not shown*: the threshold is then the loosest that met the target on these very clips, "
-    "and promises nothing. Other speakers and rooms may differ: compare the two columns of accepted accuracy."
+    "but no looser than that of a lower target, and promises nothing. Other speakers and rooms may differ: compare the "
+    "two columns of accepted accuracy."
 )
 
 

@@ -128,6 +128,8 @@ def package(
         extra = {"clips": {split: len(clips) for split, clips in data.items()}, "negatives": negatives}
         known = about or checkpoint.recipe.about.or_else(about_folder(data_root))
         metadata = uncalibrated_metadata(checkpoint, score or "entropy", extra, known)
+    elif negatives:
+        metadata = replace(metadata, training={**metadata.training, "negatives": negatives})
     if about:
         training = {**metadata.training, "data": about.stated.data}
         metadata = replace(

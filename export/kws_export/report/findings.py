@@ -32,6 +32,7 @@ def findings(c: Comparison) -> list[str]:
     """One paragraph of markdown each."""
     return [
         *_missing(c),
+        *_partial(c),
         *_conclusions(c),
         *_accuracy(c),
         *_ties(c),
@@ -57,6 +58,17 @@ def difference(a: Estimate | None, b: Estimate | None) -> Estimate | None:
 def _missing(c: Comparison) -> Iterator[str]:
     if absent := [v for v in COMPARED if v not in c.runs]:
         yield f"Not here, since no finished run of it was scored: {', '.join(f'`{v}`' for v in absent)}."
+
+
+def _partial(c: Comparison) -> Iterator[str]:
+    """Sets on which some runs were scored and others were not."""
+    runs = [run for some in c.runs.values() for run in some]
+    parts = []
+    for name in dict.fromkeys(name for run in runs for name in run.sets if not c.has(name)):
+        without = [f"`{run.run}`" for run in runs if name not in run.sets]
+        parts.append(f"{SET_TITLES.get(name, name)} (not in {', '.join(without)})")
+    if parts:
+        yield f"**Left out**, since not every run was scored on it: {'; '.join(parts)}."
 
 
 def _conclusions(c: Comparison) -> Iterator[str]:

@@ -36,7 +36,8 @@ def mean_of_runs(paths: Sequence[Path]) -> dict[str, Any]:
 
     Raises
     ------
-    SettingError : fewer than two checkpoints, one that cannot be read, or networks of other shapes or words.
+    SettingError : fewer than two checkpoints, one that cannot be read, or networks of other shapes, words, variants or
+            paddings.
     """
     if len(paths) < 2:
         raise SettingError(f"{len(paths)} checkpoint to average; expected two or more")
@@ -46,6 +47,10 @@ def mean_of_runs(paths: Sequence[Path]) -> dict[str, Any]:
         for what in ("labels", "front_end"):
             if other[what] != last[what]:
                 raise SettingError(f"{path} and {paths[-1]} have different {what}; expected runs of one kind")
+        for what, usual in (("variant", ""), ("padding", "same")):
+            ours, theirs = (each["recipe"].get(what, usual) for each in (last, other))
+            if ours != theirs:
+                raise SettingError(f"{path} has the {what} {theirs}, and {paths[-1]} {ours}; expected runs of one kind")
         if _shapes(other) != _shapes(last):
             raise SettingError(f"{path} and {paths[-1]} are of different shapes; expected the same channels and repeat")
     weights = {name: torch.stack([other["model"][name] for other in saved]).mean(0) for name in last["model"]}

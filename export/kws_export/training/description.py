@@ -1,5 +1,6 @@
 """What a model file says of itself before it was run on anything: its data, recipe and licence."""
 
+from collections.abc import Collection
 from typing import Any
 
 from kws_edge.errors import KwsEdgeError
@@ -40,19 +41,23 @@ def uncalibrated_metadata(checkpoint: Checkpoint, score: Score, extra: dict[str,
     )  # fmt: skip
 
 
-def attributions(recipe: Recipe) -> list[str]:
-    """Whom to name for the networks that a run learnt from, its start and its teachers."""
-    return [_attribution(name) for name in (recipe.start, *recipe.distillation.teachers) if name]
+def attributions(recipe: Recipe, seen: Collection[str] = ()) -> list[str]:
+    """Whom to name for the networks that a run learnt from, its start and its teachers, but for those already seen.
+
+    A file that was written over may name itself as its own start, by way of others.
+    """
+    sources = (recipe.start, *recipe.distillation.teachers)
+    return [_attribution(name, {*seen, name}) for name in sources if name and name not in seen]
 
 
-def _attribution(source: str) -> str:
+def _attribution(source: str, seen: Collection[str]) -> str:
     """Whom to name for a network, given as in a recipe."""
     try:
         path = weights_file(source)
         if path.suffix == ".onnx":
             return load_model(path)[1].attribution
         recipe = Checkpoint.load(path).recipe
-        said = " ".join(dict.fromkeys([recipe.about.attribution, *attributions(recipe)])).strip()
+        said = " ".join(dict.fromkeys([recipe.about.attribution, *attributions(recipe, seen)])).strip()
     except KwsEdgeError:
         said = ""
     return said or f"It learnt from {source}, the source and licence of whose recordings are {UNSTATED}."

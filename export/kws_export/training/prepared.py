@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
@@ -18,6 +19,7 @@ from kws_export.data.batches import split_features
 from kws_export.data.negatives import Negatives, load_recordings
 from kws_export.data.speech_commands import background, index, listed, words_with
 from kws_export.data.splits import ArrayDataset, load_split
+from kws_export.network.matchboxnet import WINDOW_STEP
 from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import Trained, starting_network, weights_file
 from kws_export.training.recipe import Recipe
@@ -93,13 +95,13 @@ def prepare(
         )
     validation = load_split(data_root, "validation", labels, cache)
     noises = _noises(recipe, data_root, front_end)
-    drawn = None
+    drawn, shortest = None, window_samples(recipe, front_end)
     if recipe.negatives.share > 0:
         by_pattern = load_recordings(negatives, data_root)
         others = [recording for recordings in by_pattern for recording in recordings]
         drawn = Negatives(train, list(noises), others, recipe.negatives)
         joined = [np.concatenate(recordings) for recordings in by_pattern if recordings]
-        noises += [as_float(j) for j in joined if len(j) >= front_end.max_samples]
+        noises += [as_float(j) for j in joined if len(j) >= shortest]
     elif negatives:
         raise SettingError(f"recordings without a word given, but recipe {recipe.name} has no [negatives] share")
     features = split_features(validation, front_end)
@@ -114,8 +116,14 @@ def _noises(recipe: Recipe, data_root: Path, front_end: FrontEnd) -> list[F32]:
         return []
     noises = background(data_root)
     for name, noise in noises.items():
-        if noise.size < front_end.max_samples:
+        if noise.size < (shortest := window_samples(recipe, front_end)):
             raise SettingError(
-                f"background noise {name} in {data_root} has {noise.size} samples; expected 1.3 s or more"
+                f"background noise {name} in {data_root} has {noise.size} samples; "
+                f"expected {shortest / SAMPLE_RATE:.1f} s or more"
             )
     return list(noises.values())
+
+
+def window_samples(recipe: Recipe, front_end: FrontEnd) -> int:
+    """The longest sound that the recipe is shown at once: all its windows in succession."""
+    return front_end.max_samples + (recipe.windows - 1) * WINDOW_STEP * front_end.hop

@@ -6,6 +6,7 @@ It holds `last.pt` (everything to go on exactly), `best.pt` (the weights with th
 
 import io
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +34,20 @@ class EpochResult:
     learning_rate: float
     kl_weight: float
     samples_per_second: float
+
+
+ENOUGH_EPOCHS = 5
+"""A run as long as that has learnt all its classes, or has collapsed."""
+
+
+def collapse(recipe: Recipe, epochs: int, lost: Sequence[str]) -> str:
+    """What is wrong with a run that is through, and of whose validation clips of some classes none is named, or ""."""
+    if not lost or epochs < max(recipe.epochs, ENOUGH_EPOCHS):
+        return ""
+    return (
+        f"the run has collapsed: after {epochs} epochs no validation clip of {', '.join(lost)} is named; "
+        "lower peak_lr, train longer, or give more clips of it"
+    )
 
 
 def has_run(folder: Path) -> bool:

@@ -71,12 +71,13 @@ class RunState:
 
     Attributes
     ----------
-    state : unusable where the folder holds what the run cannot go on from; `problem` says why.
+    state : unusable where the folder holds what the run cannot go on from, collapsed where it is through and never
+        names one of its classes; `problem` says why.
     epochs : whole epochs trained, of the recipe's number.
     best : the best validation accuracy so far, a fraction; None before the first epoch.
     """
 
-    state: Literal["not started", "unfinished", "done", "unusable"]
+    state: Literal["not started", "unfinished", "done", "collapsed", "unusable"]
     epochs: int = 0
     best: float | None = None
     problem: str = ""
@@ -128,6 +129,7 @@ def run_state(run: SweepRun) -> RunState:
     if not path.exists():
         return RunState("not started")
     from kws_export.training.checkpoint import load_checkpoint
+    from kws_export.training.run_folder import collapse
 
     try:
         last = load_checkpoint(path)
@@ -138,8 +140,10 @@ def run_state(run: SweepRun) -> RunState:
         return RunState(
             "unusable", problem=f"{run.folder} holds a run of another recipe, which differs in {', '.join(changed)}"
         )
-    epochs = last.get("epoch", 0)
-    return RunState("done" if epochs >= run.recipe.epochs else "unfinished", epochs, last.get("best"))
+    epochs, best = last.get("epoch", 0), last.get("best")
+    if problem := collapse(run.recipe, epochs, last.get("lost") or ()):
+        return RunState("collapsed", epochs, best, problem)
+    return RunState("done" if epochs >= run.recipe.epochs else "unfinished", epochs, best)
 
 
 def trainer_of(run: SweepRun, settings: SweepSettings) -> "Trainer":

@@ -31,7 +31,7 @@ from kws_export.training.mining import hard_windows
 from kws_export.training.novograd import NovoGrad
 from kws_export.training.prepared import TrainingData
 from kws_export.training.recipe import Recipe
-from kws_export.training.run_folder import EpochResult, RunFolder
+from kws_export.training.run_folder import EpochResult, RunFolder, collapse
 from kws_export.training.schedule import warmup_hold_decay
 from kws_export.training.start import take_weights
 
@@ -42,8 +42,6 @@ GRADIENT_LIMIT = 100.0
 But the Dirichlet cross-entropy with φ(e) = e has a gradient of about e^(-z_y): unbounded, one bad clip would stay in
 NovoGrad's running ‖g‖² and freeze the layers for dozens of steps, or for good once the square overflows."""
 
-ENOUGH_EPOCHS = 5
-"""A run as long as that has learnt all its classes, or has collapsed."""
 MAX_SKIPPED = 10
 """A step whose gradient is not finite is skipped; so many in a row end the run with an error."""
 
@@ -88,6 +86,7 @@ class Trainer:
             self.teachers = Teachers(recipe.distillation, data.labels, data.front_end, self.device)
         self.judged = copy.deepcopy(self.model) if recipe.average else self.model
         self.optimiser = NovoGrad(self.model.parameters(), lr=recipe.peak_lr, betas=BETAS, weight_decay=recipe.decay)
+        self._lost: list[str] | None = None
         self.epoch, self.best, self._skipped = 0, -1.0, 0  # -1: below any accuracy, so that the first is kept
         if self.run_folder.has_run:
             if self._resume() != data.fingerprint and world.is_main:
@@ -207,20 +206,16 @@ class Trainer:
     def _validate(self) -> tuple[float, float]:
         features, labels = self.data.validation
         logits = predict(self.judged, features, self.device)
-        loss = evidential_loss(logits, labels, self.variant)
-        return float(loss), float(named(logits, labels).double().mean())
+        loss, hit = evidential_loss(logits, labels, self.variant), named(logits, labels)
+        self._lost = [self.data.labels[i] for i in np.unique(labels.numpy()).tolist() if not hit[labels == i].any()]
+        return float(loss), float(hit.double().mean())
 
     def _refuse_collapse(self) -> None:
         """Raise SettingError where a class of the validation clips is never named: it has no evidence."""
-        features, labels = self.data.validation
-        hit = named(predict(self.judged, features, self.device), labels)
-        lost = [self.data.labels[i] for i in np.unique(labels.numpy()).tolist() if not hit[labels == i].any()]
-        if lost and self.recipe.epochs >= ENOUGH_EPOCHS:
-            raise SettingError(
-                f"the run has collapsed: after {self.epoch} epochs no validation clip of {', '.join(lost)} is named; "
-                "lower peak_lr, train longer, or give more clips of it. The weights are in "
-                f"{self.run_folder.path}, for a look"
-            )
+        if self._lost is None:  # as of a run from before it was kept
+            self._validate()
+        if problem := collapse(self.recipe, self.epoch, self._lost or ()):
+            raise SettingError(f"{problem}. The weights are in {self.run_folder.path}, for a look")
 
     def _save(self, result: EpochResult) -> None:
         improved = result.validation_accuracy > self.best
@@ -229,7 +224,7 @@ class Trainer:
         optimiser = self.optimiser.state_dict()
         self.run_folder.save(
             result, self.judged.state_dict(), improved=improved, best=self.best, **trained, optimiser=optimiser,
-            data=self.data.fingerprint,
+            data=self.data.fingerprint, lost=self._lost,
         )  # fmt: skip
 
     def _resume(self) -> str:
@@ -239,7 +234,7 @@ class Trainer:
         if self.recipe.average:
             self.model.load_state_dict(last["trained"])
         self.optimiser.load_state_dict(last["optimiser"])
-        self.epoch, self.best = last["epoch"], last["best"]
+        self.epoch, self.best, self._lost = last["epoch"], last["best"], last.get("lost")
         fingerprint: str = last.get("data", self.data.fingerprint)  # older runs have none
         return fingerprint
 

@@ -59,6 +59,14 @@ def test_a_sound_in_a_room_is_its_convolution_with_the_response() -> None:
     assert min(np.abs(y - e).max() for e in expected) < 1e-5
 
 
+@pytest.mark.parametrize("seconds", [1.455, 2.015])  # what a recipe shows with 3 and 10 windows
+def test_what_a_room_leaves_after_the_end_is_not_heard_at_the_beginning(seconds: float) -> None:
+    x = np.zeros(round(seconds * RATE), np.float32)
+    x[-1600:] = noise(1600)
+    y = in_room(x, np.random.default_rng(3), count=4, reverberation=(0.9, 0.9), probability=1.0)
+    assert np.abs(y[:-1600]).max() < 1e-6
+
+
 def test_a_room_keeps_the_level_of_a_sound_about_as_it_was() -> None:
     rng, x = np.random.default_rng(0), noise()
     levels = [20 * np.log10(in_room(x, rng, count=20, reverberation=RANGE, probability=1.0).std() / 0.1)]

@@ -39,6 +39,8 @@ from kws_export.release.card import model_card
 from kws_export.release.package import ExportSource, package, score_other_words, write_models
 from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import Checkpoint, load_checkpoint
+from kws_export.training.description import attributions
+from kws_export.training.run_folder import write_checkpoint
 
 WORDS = tuple(tone_words.SWEEPS)
 OTHER = "chord"
@@ -386,6 +388,15 @@ def test_a_start_that_is_not_at_hand_is_said_to_be_unknown(root: Path, tmp_path:
     assert "the source and licence of whose recordings are not stated" in m.attribution
 
 
+def test_runs_that_started_from_each_other_are_named_once_each(tone_run: Path, tmp_path: Path) -> None:
+    saved = load_checkpoint(tone_run / "best.pt")
+    paths = [tmp_path / "a.pt", tmp_path / "b.pt"]
+    for path, start in zip(paths, reversed(paths), strict=True):  # as where one was written over since
+        recipe = {**saved["recipe"], "start": str(start), "about": {"attribution": f"Tones of {path.stem}."}}
+        write_checkpoint(path, {**saved, "recipe": recipe})
+    assert attributions(Checkpoint.load(paths[0]).recipe) == ["Tones of b. Tones of a."]
+
+
 def test_who_exports_can_say_it(exported: Exported, root: Path, tmp_path: Path) -> None:
     (tmp_path / "about.toml").write_text(SOMEONE)
     command = ["export", exported.run, "--data", root, "--out", tmp_path / "x.onnx", "--cache", root.parent / "cache"]
@@ -433,6 +444,8 @@ def test_an_exported_file_is_calibrated_and_written_anew_from_its_own_weights(
     assert old.with_suffix(".audio.onnx").exists()
     card = old.with_suffix(".md").read_text(encoding="utf-8")
     assert "    kws-export export models/four-tones.onnx --data data --with-front-end\n" in card
+    package(ExportSource.open(old), root, old, cache=root.parent / "cache", negatives="rain, two recordings")
+    assert KeywordModel.load(old).metadata.training["negatives"] == "rain, two recordings"
     assert "calibrated for at most 2 false accepts an hour (not shown: 1 false accept in 2.0 hours of speech" in card
     assert "| speech | radio | 2.0 hours | 1 | 0.50 an hour (95 %: 0.01 to 2.79) |" in card
     clips = np.stack([pad(mfcc(tone_words.say("low", i))) for i in range(5)])

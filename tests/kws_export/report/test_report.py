@@ -213,6 +213,13 @@ def test_one_variant_is_not_compared_with_itself() -> None:
     assert said(c, "**The two splits.**").endswith("is +1.00 points.")
 
 
+def test_a_set_that_some_runs_were_not_scored_on_is_named_with_them() -> None:
+    first, second = RUNS[1:]
+    assert not [p for p in findings(Comparison.of([first, second])) if p.startswith("**Left out**")]
+    fewer = replace(second, sets={name: s for name, s in second.sets.items() if name != "test_10dB"})
+    assert said(Comparison.of([first, fewer]), "**Left out**").endswith(f"10 dB (not in `{second.run}`).")
+
+
 def test_missing_variants_are_named() -> None:
     text = said(score_files.known({"softmax": [0.96]}), "Not here")
     assert "`edl_ce`" in text

@@ -51,6 +51,16 @@ def test_checkpoints_of_other_shapes_are_not_averaged(tone_run: Path, tmp_path: 
         mean_of_runs([tone_run / "best.pt", tmp_path / "other.pt"])
 
 
+@pytest.mark.parametrize(("what", "other"), [("variant", "plugin_ce"), ("padding", "valid")])
+def test_checkpoints_of_another_kind_of_network_are_not_averaged(
+    tone_run: Path, tmp_path: Path, what: str, other: str
+) -> None:
+    saved = load_checkpoint(tone_run / "best.pt")
+    write_checkpoint(tmp_path / "other.pt", {**saved, "recipe": {**saved["recipe"], what: other}})
+    with pytest.raises(SettingError, match=f"has the {what} .* expected runs of one kind"):
+        mean_of_runs([tone_run / "best.pt", tmp_path / "other.pt"])
+
+
 def test_one_checkpoint_has_no_mean(tone_run: Path) -> None:
     with pytest.raises(SettingError, match="expected two or more"):
         mean_of_runs([tone_run / "best.pt"])

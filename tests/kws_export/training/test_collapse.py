@@ -10,6 +10,7 @@ from kws_edge.errors import SettingError
 from kws_export.data.speech_commands import index, listed
 from kws_export.training.prepared import prepare
 from kws_export.training.recipe import Recipe
+from kws_export.training.sweep import SweepRun, run_state
 from kws_export.training.trainer import named
 
 
@@ -22,6 +23,9 @@ def test_a_class_that_is_never_named_fails_the_run(tones: Path, tmp_path: Path) 
     recipe = tone_words.recipe(epochs=5, peak_lr=1e-9, final_lr=1e-9, average=0.998)  # it cannot learn
     with tone_words.one_thread(), pytest.raises(SettingError, match=r"collapsed.*no validation clip of .* is named"):
         tone_words.run(tone_words.trainer(tones, tmp_path / "run", recipe))
+    state = run_state(SweepRun(recipe, tmp_path / "run"))
+    assert (state.state, state.epochs) == ("collapsed", 5)
+    assert "no validation clip of" in state.problem
 
 
 def test_a_class_without_a_training_clip_is_named_before_training(tmp_path: Path) -> None:

@@ -495,6 +495,15 @@ def test_a_background_noise_shorter_than_a_clip_is_named(tones: Path, tmp_path: 
     tone_words.trainer(tmp_path / "data", tmp_path / "run", quiet)
 
 
+def test_windows_in_succession_need_background_noises_as_long(tones: Path, tmp_path: Path) -> None:
+    shutil.copytree(tones, tmp_path / "data")
+    sf.write(tmp_path / "data" / "_background_noise_" / "short.wav", np.zeros(22_000), 16_000)
+    recipe = tone_words.recipe(variant="belief_ce", padding="valid")
+    tone_words.trainer(tmp_path / "data", tmp_path / "run", recipe)
+    with pytest.raises(SettingError, match=r"noise short in .* has 22000 samples; expected 1.5 s or more"):
+        tone_words.trainer(tmp_path / "data", tmp_path / "other", replace(recipe, windows=3))
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_without_a_cuda_device_is_refused_and_auto_falls_back() -> None:
     with pytest.raises(SettingError, match=r"device cuda asked for, but .* use --device cpu or auto"):
