@@ -64,9 +64,12 @@ def main() -> None:
     recordings = sorted(filter(is_audio, args.folder.rglob("*")))
     for path in track(recordings, "transcribing"):
         found = [f"{start:.2f}\t{end:.2f}\t{label}\n" for start, end, label in words_in(decoder, path, labels)]
-        copy = args.out / path.name
+        copy = args.out / path.relative_to(args.folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        labelled = copy.with_suffix(".labels.txt")
+        labelled.unlink(missing_ok=True)  # of a run before, for another model
         if found:
-            copy.with_suffix(".labels.txt").write_text("".join(found), encoding="utf-8")
+            labelled.write_text("".join(found), encoding="utf-8")
         shutil.copyfile(path, copy)  # last, so that what has no track has no words
 
 

@@ -152,6 +152,7 @@ def main() -> None:
         for path, found in labelled(recordings, transcripts(folder), labels, corpus):
             link = args.out / part_of(corpus, speaker_of(corpus, path)) / Path(corpus).name / path.name
             link.parent.mkdir(parents=True, exist_ok=True)
+            link.with_suffix(".labels.txt").unlink(missing_ok=True)  # of a run before, for another model
             if found:
                 lines = "".join(f"{start:.2f}\t{end:.2f}\t{label}\n" for start, end, label in found)
                 link.with_suffix(".labels.txt").write_text(lines, encoding="utf-8")

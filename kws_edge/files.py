@@ -19,6 +19,8 @@ MOST_TEXT = 64 << 20
 def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -> None:
     """Write a file whole: whoever looks, or a power cut at any moment, finds the old content or the new.
 
+    A link stays, and what it leads to is written. What is no file, as a pipe or /dev/stdout, is written as it is.
+
     Parameters
     ----------
     content : bytes, or text, which becomes UTF-8.
@@ -28,9 +30,11 @@ def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -
     ------
     OSError : it cannot be written; what was there stays as it was.
     """
-    if path.exists() and not path.is_file():  # as /dev/stdout, in whose place no file must come
+    is_stream = path.is_symlink() and path.absolute().parts[1:2] in (("dev",), ("proc",))  # as /dev/stdout
+    if is_stream or (path.exists() and not path.is_file()):  # in whose place no file must come
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return
+    path = path.resolve()
     partial = path.with_name(f".{path.name}.{os.urandom(4).hex()}{PARTIAL}")
     try:
         with partial.open("xb") as file:

@@ -10,19 +10,25 @@ Topics, for --name kitchen:
     homeassistant/event/kws-edge-kitchen/words/config       what Home Assistant needs to know, kept by the broker
 
 Abstentions are not published unless --abstentions asks for them; their event_type is "not_sure". In Home Assistant, an
-automation triggers on the state of event.kitchen_words and looks at its attribute event_type.
+automation triggers on the state of event.kitchen_words and looks at its attribute event_type; with not_from, as in
+examples/README.md, or the last word counts again when the device comes back.
 """
 
 import argparse
 import json
+import re
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
 
 from kws_edge import Event, KeywordModel, KwsEdgeError, Microphone, Spotter, WavFile
 
 NOT_SURE = "not_sure"
+PATIENCE = 10
+"""Seconds for the broker to answer."""
 
 
 def discovery(name: str, words: list[str]) -> dict[str, Any]:
@@ -47,16 +53,36 @@ def message(event: Event) -> dict[str, Any]:
 
 def connect(given: argparse.Namespace) -> mqtt.Client:
     """A connection that comes back by itself, and whose end the broker announces."""
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"kws-edge-{given.name}")
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"kws-edge-{given.name}")
     status = f"kws-edge/{given.name}/status"
     client.will_set(status, "offline", qos=1, retain=True)
     if given.user:
         password = Path(given.password_file).read_text(encoding="utf-8").strip() if given.password_file else None
         client.username_pw_set(given.user, password)
-    client.on_connect = lambda client, *_: client.publish(status, "online", qos=1, retain=True)
+    answers: SimpleQueue[Any] = SimpleQueue()
+
+    def on_connect(client: mqtt.Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if not reason.is_failure:
+            client.publish(status, "online", qos=1, retain=True)
+        answers.put(reason)
+
+    client.on_connect = on_connect
     client.connect(given.host, given.port)
     client.loop_start()
+    try:
+        reason = answers.get(timeout=PATIENCE)
+    except Empty:
+        raise OSError(f"{given.host}:{given.port} does not answer as a broker") from None
+    if reason.is_failure:
+        raise OSError(f"the broker refuses the connection: {reason}; expected its --user and --password-file")
     return client
+
+
+def device(text: str) -> str:
+    """A name that topics can hold."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected letters, digits, - and _")
+    return text
 
 
 def main() -> None:
@@ -66,7 +92,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=1883)
     parser.add_argument("--user")
     parser.add_argument("--password-file", help="a file with the password, so that no list of processes shows it")
-    parser.add_argument("--name", default="kws-edge", help="of this device, as in topics: letters, digits, - and _")
+    parser.add_argument(
+        "--name", type=device, default="kws-edge", help="of this device, as in topics: letters, digits, - and _"
+    )
     parser.add_argument("--words", help="as in yes,no  [all that the model knows]")
     parser.add_argument(
         "--abstentions",
@@ -85,10 +113,10 @@ def main() -> None:
         for event in spotter.listen(WavFile(given.replay) if given.replay else Microphone()):
             client.publish(f"kws-edge/{given.name}/event", json.dumps(message(event)), qos=1)
         last = client.publish(f"kws-edge/{given.name}/status", "offline", qos=1, retain=True)
-        last.wait_for_publish(10)
+        last.wait_for_publish(PATIENCE)
         client.disconnect()
         client.loop_stop()
-    except (KwsEdgeError, OSError) as error:
+    except (KwsEdgeError, OSError, RuntimeError) as error:  # paho raises the last where the broker has gone
         raise SystemExit(f"error: {error}") from None
     except KeyboardInterrupt:
         pass  # the broker says "offline"

@@ -120,6 +120,11 @@ class Microphone:
         return self._gone or self._mute.problem or self._down_mix.warning()
 
     @property
+    def is_mute(self) -> bool:
+        """Whether it has given nothing but zeros for a while."""
+        return self._mute.problem is not None
+
+    @property
     def lag(self) -> float:
         """Seconds of sound that wait for the consumer."""
         return len(self._inbox) * self._block

@@ -70,6 +70,7 @@ class TakeCutter:
         self._levels: deque[float] = deque(maxlen=_MEMORY)
         self._loud: deque[bool] = deque(maxlen=5)
         self._begin = self._last = 0  # of the take, in frames: its first, and the last one with speech
+        self._until_pause = False  # what goes on after a take that was too long is none
 
     def push(self, samples: F32) -> list[Take]:
         """Take the next samples, float32 [n]; the takes that end in them."""
@@ -89,7 +90,7 @@ class TakeCutter:
         takes = [self._cut(LOST_IN)] if self.speaking else []
         self._origin += self._first * _FRAME + len(self._samples) + samples
         self._samples, self._first, self._seen = self._samples[:0], 0, 0
-        self.speaking, self._begin, self._last = False, 0, 0
+        self.speaking, self._until_pause, self._begin, self._last = False, False, 0, 0
         self._loud.clear()
         return takes
 
@@ -108,14 +109,16 @@ class TakeCutter:
         loud = self.level > max(self.noise + ABOVE_NOISE, _FLOOR + 2 * ABOVE_NOISE)
         self._loud.append(loud)
         self._seen += 1
-        if not self.speaking and sum(self._loud) >= _ONSET:
+        if not (self.speaking or self._until_pause) and sum(self._loud) >= _ONSET:
             self.speaking, self._begin = True, self._seen - len(self._loud)
         if loud:
             self._last = self._seen
-        if self.speaking and (
-            self._seen - self._last >= PAUSE * 100 or self._seen - self._begin > (LONGEST + 2 * PAUSE) * 100
-        ):
-            self.speaking = False
+        pause = self._seen - self._last >= PAUSE * 100
+        if pause and self._until_pause:
+            self._until_pause = False
+            self._loud.clear()
+        if self.speaking and (pause or self._seen - self._begin > (LONGEST + 2 * PAUSE) * 100):
+            self.speaking, self._until_pause = False, not pause
             self._loud.clear()
             take = self._cut()
             self._forget(self._last)

@@ -5,7 +5,6 @@ Source: perf_event_open(2); struct perf_event_attr of linux/perf_event.h, as its
 
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 import struct
@@ -39,6 +38,8 @@ def measure(work: Callable[[], Any], calls: int = 50) -> Counted | str:
     """Count so many calls on this thread, after a few that do not count; or why it cannot be counted, in words."""
     if sys.platform != "linux":
         return "counted on Linux alone"
+    import fcntl  # which other systems may lack
+
     if platform.machine() not in _SYSCALLS:
         return f"not known how to ask on {platform.machine()}"
     with ExitStack() as stack:

@@ -136,6 +136,7 @@ def bench(
         return
     if plot:
         check_name(plot)
+    _check_folders(out, markdown)
     old = BenchReport.read(compare) if compare else None
     plan = Plan(
         models=tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,),
@@ -153,18 +154,18 @@ def bench(
     values = report.to_dict()
     if old:
         values["compare"] = {"file": str(compare), "changes": [change.to_dict() for change in changes]}
-    if out:
-        _write(out, json.dumps(values, allow_nan=False, indent=1) + "\n")
-    if markdown:
-        _write(markdown, as_markdown(report))
-    if plot:
-        draw(report.rows, plot)
     if as_json:
         click.echo(json.dumps(values, allow_nan=False))
     else:
         _show(report)
         if old:
             _show_changes(report, old, changes)
+    if out:  # after what is shown, so that a full disk costs only the file
+        _write(out, json.dumps(values, allow_nan=False, indent=1) + "\n")
+    if markdown:
+        _write(markdown, as_markdown(report))
+    if plot:
+        draw(report.rows, plot)
     if any(providers or refusal.case.provider == "cpu" for refusal in report.refused):
         sys.exit(1)
 
@@ -240,6 +241,12 @@ def print_table(title: str, heading: Sequence[str], cells: Sequence[Sequence[str
     for row in cells:
         table.add_row(*row)
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)
+
+
+def _check_folders(*files: Path | None) -> None:
+    for path in filter(None, files):
+        if not path.absolute().parent.is_dir():
+            raise SettingError(f"cannot write {path}; expected a folder that is there")
 
 
 def _write(path: Path, text: str) -> None:

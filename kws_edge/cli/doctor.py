@@ -6,6 +6,7 @@ import sys
 import click
 
 from kws_edge.cli.options import Number, device_option, model_option
+from kws_edge.text import one_line
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -44,9 +45,9 @@ def doctor(model: str | None, listen: bool, seconds: float, device: int | str | 
         findings.append(finding)
         if not as_json:
             status = click.style(f"{finding.status:8}", _COLOURS[finding.status])
-            click.echo(f"{status} {finding.check}: {finding.message}")
+            click.echo(f"{status} {finding.check}: {one_line(finding.message)}")  # devices' names may hold anything
             if finding.advice:
-                click.echo(f"{'':8} → {finding.advice}")
+                click.echo(f"{'':8} → {one_line(finding.advice)}")
     worst = [status for status in (Status.PROBLEM, Status.WARNING) if any(f.status == status for f in findings)]
     if as_json:
         values = {"ok": Status.PROBLEM not in worst, "findings": [finding.to_dict() for finding in findings]}

@@ -85,13 +85,14 @@ def listen(seconds: float, device: int | str | None, sound: Any) -> Found:
     message = f"{heard / SAMPLE_RATE:.1f} s heard: {rms:.0f} dBFS on average, {peak:.0f} at most"
     if microphone.overflows or microphone.dropped:
         message += f", {microphone.overflows} overflows, {microphone.dropped} samples dropped"
-    if microphone.problem and not level.is_silent:
+    unmute = "no sound arrives: unmute it, or allow this program to use it"
+    if level.is_silent or microphone.is_mute:
+        yield Finding(check, Status.PROBLEM, message, unmute)
+    elif microphone.problem:
         advice = (
             "normal for a balanced line or crossed wires; to choose a channel yourself: kws-edge listen --channel 2"
         )
         yield Finding(check, Status.WARNING, f"{message}; {microphone.problem}", advice)
-    elif level.is_silent:
-        yield Finding(check, Status.PROBLEM, message, "no sound arrives: unmute it, or allow this program to use it")
     elif losses.too_many(heard / SAMPLE_RATE):
         advice = "too many samples are lost: end other programs, or use a faster machine or another microphone"
         yield Finding(check, Status.PROBLEM, message, advice)

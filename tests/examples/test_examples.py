@@ -200,6 +200,28 @@ def test_a_broker_that_is_not_there_is_an_error_in_one_line() -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_name_that_no_topic_can_hold_is_refused() -> None:
+    done = subprocess.run(publish(1, "--name", "kitchen+1"), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("'kitchen+1'; expected letters, digits, - and _")
+
+
+def test_a_login_that_the_broker_refuses_is_an_error_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            connection, _ = server.accept()
+            connection.recv(1000)
+            connection.sendall(b"\x20\x02\x00\x05")  # CONNACK of MQTT 3.1.1: not authorised
+            connection.close()
+
+        threading.Thread(target=refuse, daemon=True).start()
+        command = publish(server.getsockname()[1], "--replay", str(DEMO))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the broker refuses the connection: Not authorized; expected its --user")
+
+
 # --- a page
 
 

@@ -357,6 +357,22 @@ def test_a_moment_of_listening_measures_the_level(tiny: str, sound: Sound, statu
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_microphone_that_falls_silent_after_a_pop_is_muted(tiny: str) -> None:
+    pop = np.concatenate([tone(0.1)[:4_800], np.zeros(480_000, np.int16)])
+    (finding,) = found("listening", tiny, listen=4.0, sound=Sound(hears=pop))
+    assert finding.status == PROBLEM
+    assert "unmute" in (finding.advice or "")
+
+
+def test_names_of_devices_cannot_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = [Finding("microphone", OK, "0 \x1b]0;mine\x07 Mic\nok       all is well", "\x1b[31m")]
+    monkeypatch.setattr("kws_edge.doctor.examine", lambda *_, **__: findings)
+    output = run().stdout
+    assert "\x1b" not in output.replace("\x1b[32m", "").replace("\x1b[0m", "")
+    assert len(output.splitlines()) == 3
+
+
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("every", "status", "advice"),
     [

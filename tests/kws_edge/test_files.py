@@ -14,6 +14,22 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    replace_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_stream_of_the_process_is_written_and_no_file_comes_in_its_place(tmp_path: Path) -> None:
+    with (tmp_path / "said").open("wb") as file:
+        replace_file(Path(f"/proc/self/fd/{file.fileno()}"), b"new")
+    assert (tmp_path / "said").read_bytes() == b"new"
+
+
 @pytest.mark.parametrize("content", [b"new\r\n\x00", "neu: ä\n"])
 def test_a_file_gets_its_new_content_and_nothing_lies_beside_it(tmp_path: Path, content: bytes | str) -> None:
     path = tmp_path / "a.txt"

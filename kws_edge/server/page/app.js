@@ -21,6 +21,7 @@ const SLOW_FOR = 4000; // ms for which a server is slow that says so; it says it
 let known = []; // what the server has
 let showBars = () => {};
 let session = null; // { microphone, stream } while it listens
+let starting = false; // while permission is asked for
 
 const model = () => known.find(({ name }) => name === $("model").value);
 
@@ -77,8 +78,9 @@ async function showThresholds() {
 }
 
 async function start() {
+  if (starting) return; // the button is not disabled, which would take the keyboard's focus from it
   view.problem("");
-  $("microphone").disabled = true;
+  starting = true;
   const opened = {};
   let thresholds = {};
   let woken = -Infinity; // stream time
@@ -96,9 +98,10 @@ async function start() {
       if (message.type === "hello") thresholds = message.thresholds;
       if (message.type === "event") view.heard(message, model().labels);
       if (message.type === "event" && message.label === wake?.wake) woken = message.time;
-      if (message.type === "hop") hop(message, thresholds);
-      if (message.type === "hop" && wake && message.state !== "losses") {
-        view.state(message.time <= woken + WAKE_SECONDS ? "Awake: say a command." : `Waiting for "${wake.wake}".`);
+      if (message.type === "hop") {
+        const awake = message.time <= woken + WAKE_SECONDS ? "Awake: say a command." : `Waiting for "${wake.wake}".`;
+        view.state(wake && message.state !== "losses" ? awake : STATES[message.state]);
+        hop(message, thresholds);
       }
       if (message.type === "slow") {
         behind = performance.now();
@@ -115,12 +118,11 @@ async function start() {
     opened.microphone?.close();
     fail(error);
   } finally {
-    $("microphone").disabled = false;
+    starting = false;
   }
 }
 
-function hop({ state, level, probability, entropy, vacuity }, thresholds) {
-  view.state(STATES[state]);
+function hop({ level, probability, entropy, vacuity }, thresholds) {
   view.level(level);
   view.uncertainty("entropy", entropy, thresholds.entropy);
   view.uncertainty("vacuity", vacuity, thresholds.vacuity);
@@ -131,6 +133,7 @@ function stop() {
   session.stream.close();
   session.microphone.close();
   session = null;
+  view.problem("");
   view.listening(false);
   view.state(OFF);
 }
@@ -139,9 +142,10 @@ async function answerFiles(files) {
   if (!known.length) return; // what to do is said already
   for (const file of files) {
     try {
+      const bars = showBars;
       const result = await where().classify(file, $("model").value);
       view.classified(file.name, result);
-      if (session) continue; // the bars are live
+      if (session || bars !== showBars) continue; // the bars are live, or another model's
       const sum = result.alpha.reduce((a, b) => a + b);
       showBars(result.alpha.map((a) => a / sum));
       for (const name of SCORES) {

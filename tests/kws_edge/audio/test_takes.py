@@ -63,6 +63,14 @@ def test_what_is_no_good_take_is_refused_with_the_reason(word: Any, reason: str)
     assert reason in str(takes[0].refused)
 
 
+@pytest.mark.parametrize("seconds", [4, 5, 8])
+def test_what_goes_on_without_a_pause_is_refused_once_and_the_next_word_is_a_take(seconds: int) -> None:
+    long, word = cut(room(1), said(seconds), room(1), said(0.6), room(1))
+    assert "without a pause" in str(long.refused)
+    assert word.refused is None
+    assert word.start == pytest.approx(2 + seconds - MARGIN, abs=0.05)
+
+
 def test_a_click_is_no_take() -> None:
     click = np.zeros(80, np.float32)
     click[::2] = 0.9

@@ -417,6 +417,16 @@ def test_a_benchmark_of_two_tasks(tiny: str, tmp_path: Path) -> None:
     assert Path("new.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.parametrize("option", ["--out", "--markdown"])
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(
+    tiny: str, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "bench", None)
+    result = run("--model", tiny, option, "nowhere/x")
+    assert result.exit_code == 2
+    assert "cannot write nowhere/x; expected a folder that is there" in result.stderr
+
+
 def test_tables_verdict_and_comparison_for_people(tiny: str) -> None:
     old = report(row(model="tiny", round_p50_ms=(5000.0,) * 5, round_yardstick_ms=(0.1,) * 5))
     Path("old.json").write_text(json.dumps(old.to_dict()))

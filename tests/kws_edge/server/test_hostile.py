@@ -262,7 +262,7 @@ def test_a_decoder_that_dies_costs_one_answer(path: Path, caplog: pytest.LogCapt
 def test_a_model_whose_stream_settings_are_malformed_is_refused_at_the_start(tmp_path: Path) -> None:
     bad = replace(METADATA, name="bad", stream={"settings": {"thresholds": {}}})
     with pytest.raises(ModelError, match="bad"):
-        models_of(ServerSettings(models=(str(save(tmp_path, "bad", metadata=bad)),)))
+        models_of(ServerSettings.load(models=(str(save(tmp_path, "bad", metadata=bad)),)))
 
 
 def a_decoder() -> Decoder:

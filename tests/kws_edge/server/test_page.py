@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -71,6 +72,29 @@ def test_with_a_wake_word_commands_count_only_after_it(page: Page, wake: str, he
     page.wait(f"{words}.filter((word) => word === '{wake}').length > 1")  # between the two all was said once
     page.js(CLICK)
     assert set(page.js(words)) == heard
+
+
+def test_with_a_wake_word_the_state_is_told_when_it_changes_not_with_every_hop(page: Page) -> None:
+    page.js("document.querySelector('#wake').value = JSON.stringify({wake: 'high', wake_model: 'tiny'})")
+    page.js("window.told = []")
+    page.js(
+        "new MutationObserver(() => told.push(document.querySelector('#state').textContent))"
+        ".observe(document.querySelector('#state'), {childList: true})"
+    )
+    page.js(CLICK)
+    page.wait("document.querySelector('#state').innerText === 'Awake: say a command.'")
+    page.js(CLICK)
+    told = page.js("told")
+    assert all(a != b for a, b in pairwise(told))
+    assert told[:2] == ["Connecting.", 'Waiting for "high".']
+
+
+def test_starting_by_keyboard_leaves_the_focus_where_it_is(page: Page) -> None:
+    page.js("document.querySelector('#microphone').focus()")
+    page.js(CLICK)
+    page.wait("document.querySelector('#microphone').getAttribute('aria-pressed') === 'true'")
+    assert page.js("document.activeElement.id") == "microphone"
+    page.js(CLICK)
 
 
 def test_while_it_listens_it_shows_what_the_model_sees(page: Page, server: httpx.Client) -> None:
