@@ -23,7 +23,7 @@ from kws_edge.cli.options import (
 from kws_edge.cli.progress import bar
 from kws_edge.errors import SettingError
 from kws_edge.model.score import SCORES, STREAM_SCORES, StreamScore
-from kws_edge.text import one_line
+from kws_edge.text import folder_name, one_line
 
 if TYPE_CHECKING:
     from kws_edge.model.keyword_model import KeywordModel
@@ -175,6 +175,7 @@ def calibrate(
     better than a higher limit for all words.
     """
     from kws_edge.model.keyword_model import KeywordModel
+    from kws_edge.model.metadata import is_word
     from kws_edge.stream.settings import StreamSettings, chosen_labels
     from kws_edge.svg import check_name
     from kws_edge.tuning import calibration, choice
@@ -200,7 +201,8 @@ def calibrate(
     ]
     clips = draw([clip for clip in spoken(positives, listed, loaded.labels) if clip[0] in sought], count, seed)
     if not clips:
-        raise SettingError(f"{positives} has no clip of a word to calibrate for; expected folders {', '.join(sought)}")
+        folders = ", ".join(folder_name(word) for word in sought if is_word(word))
+        raise SettingError(f"{positives} has no clip of a word to calibrate for; expected folders {folders}")
     names = short_names([*negatives, *sounds])
     check_apart([*negatives, *sounds])
     with_words, without = _trace(loaded, clips, names, snr, hop, seed)

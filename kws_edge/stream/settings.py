@@ -10,7 +10,7 @@ from kws_edge.model.score import SCORES
 from kws_edge.model.search import MAX_SMOOTHING
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL
 from kws_edge.model.target import Target
-from kws_edge.text import shortened, shown
+from kws_edge.text import folder_name, shortened, shown
 
 MAX_CROWDING: Final = 20.0
 
@@ -138,8 +138,12 @@ class StreamSettings:
 
 
 def label_of(word: str, labels: Sequence[str]) -> str | None:
-    """The label that is meant by a word in capitals or not; None where it is none, or might be one of several."""
-    alike = [label for label in labels if label.casefold() == word.casefold()]
+    """The label that is meant by a word; None where it is none, or might be one of several.
+
+    It may be written in capitals or not, or as the folder of its takes, such as hey_computer for "hey computer".
+    """
+    name = word.casefold()
+    alike = [label for label in labels if name in (label.casefold(), folder_name(label).casefold())]
     return labels[labels.index(word)] if word in labels else alike[0] if len(alike) == 1 else None
 
 

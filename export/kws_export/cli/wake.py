@@ -115,8 +115,8 @@ def wake(
     Beside NAME.onnx it writes the card NAME.md, the trade-off curve NAME.svg, and NAME.step.onnx for streams. If it is
     stopped, the same command continues. The same seed gives the same model.
 
-    By default it takes ten to twenty minutes on one core of a server (two fifths each to synthesise and to train) and
-    2.5 GB of memory; at the end it says what it took.
+    By default it takes ten to twenty minutes on one core of a server (about a third each to synthesise, to train and to
+    choose the threshold) and 2.5 GB of memory; at the end it says what it took.
 
     \b
     From text alone, with negatives packed by `kws-export pack`:
@@ -171,7 +171,7 @@ def wake(
         found = project.make(out, progress)
         parts = ", ".join(f"{part} {minutes:.1f}" for part, minutes in progress.minutes().items() if minutes >= 0.05)
     rate = next(iter(found.point.negatives.values())).false_accepts_per_hour
-    told = "recordings" if recordings else "speech of synthesisers: expect to miss people more often"
+    told = "takes: the card says whose" if recordings else "speech of synthesisers: expect to miss people more often"
     click.echo(
         f"found {1 - found.point.miss_rate:.1%} at {rate.value:.2f} false accepts an hour "
         f"(95 %: {rate.low:.2f} to {rate.high:.2f}), on held-out {told}; wrote {out} and {out.with_suffix('.md')}"

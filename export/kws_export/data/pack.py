@@ -263,7 +263,8 @@ def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None)
         speaker = source.speaker_of(path.relative_to(folder))
         if left > 0 and source.holds(speaker):
             for samples in between(load(path).samples, words_beside(path)):
-                pieces.append(Piece(source, speaker, texts.get(path, ""), samples))
+                said = path.parent.name if source.kind == "words" else ""  # folders are called by their words
+                pieces.append(Piece(source, speaker, texts.get(path, said), samples))
                 left -= len(samples)
         step()
     return pieces

@@ -67,7 +67,7 @@ def library(source: Path = _SOURCE) -> ctypes.CDLL | None:
     """A C file of this package as a loaded library; None, with one line in the log, where it cannot be had."""
     try:
         return ctypes.CDLL(str(compiled(source)))
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # the second: no home folder
         _log.warning("training without compiled %s, at a lower speed: %s", source.name, error)
         return None
 
@@ -133,7 +133,10 @@ def _as_c(argument: Any, thread: int) -> Any:
 
 
 def compiled(source: Path = _SOURCE) -> Path:
-    """The library's path, compiled now where it is not yet in the cache. Raises OSError or SubprocessError."""
+    """The library's path, compiled now where it is not yet in the cache.
+
+    Raises OSError or SubprocessError, or RuntimeError where there is no home folder.
+    """
     native = _NATIVE.get(platform.machine())
     if native is None:
         raise OSError(f"no kernels for a {platform.machine()} processor")

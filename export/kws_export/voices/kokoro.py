@@ -40,9 +40,11 @@ _LANGUAGES = {
 their accents: of eight words, `softmax` names all as 19 of 26 foreign voices say them, and six or seven by 5 others."""
 _FOREIGN = "abefip"
 """Speakers who are lent to languages without one, such as German: they say its phonemes, with an accent."""
+_AS_ENGLISH = (("r", "ɹ"), ("x", "k"))
+"""Sounds that English borrows, as Americans say them; an accent may bring them back."""
 _AS_TRAINED = (
     ("eɪ", "A"), ("aɪ", "I"), ("oʊ", "O"), ("əʊ", "Q"), ("aʊ", "W"), ("ɔɪ", "Y"), ("tʃ", "ʧ"), ("dʒ", "ʤ"),
-    ("ɬ", "l"), ("ɐ", "ə"), ("r", "ɹ"), ("x", "k"), ("ɚ", "əɹ"), ("ɜː", "ɜɹ"), ("ɔːɹ", "ɔɹ"), ("oːɹ", "ɔɹ"), ("ː", ""),
+    ("ɬ", "l"), ("ɐ", "ə"), ("ɚ", "əɹ"), ("ɜː", "ɜɹ"), ("ɔːɹ", "ɔɹ"), ("oːɹ", "ɔɹ"), ("ː", ""),
 )  # fmt: skip
 """Kokoro learnt American English with one symbol for a diphthong and without length marks."""
 _NEAREST = (("ʏ", "y"), ("ɵ", "ø"), ("ɱ", "m"), ("ɦ", "h"), ("ʋ", "v"), ("ɫ", "l"), ("r", "ɾ"))
@@ -104,10 +106,11 @@ def _delivery(rendition: Rendition, ipa: str) -> tuple[list[int], F32]:
 
     A manner takes the intonation of another voice, that of a part of a longer phrase, as a word said alone has but one.
     """
-    rng = np.random.default_rng(rendition.manner)
+    rng, language = np.random.default_rng(rendition.manner), rendition.utterance.language
+    ipa = _replaced(ipa, _AS_ENGLISH) if language.startswith("en") else ipa
     if rendition.manner:
         ipa = perhaps_accented(ipa, rng) + str(rng.choice(_ENDINGS))
-    tokens = _tokens(ipa, rendition.utterance.language, _vocabulary())
+    tokens = _tokens(ipa, language, _vocabulary())
     parts = [_styles()[name][len(tokens) - 1] for name in rendition.voice.split("+")]
     style: F32 = np.mean(parts, axis=0, dtype=np.float32)
     if rendition.manner:
@@ -116,10 +119,15 @@ def _delivery(rendition: Rendition, ipa: str) -> tuple[list[int], F32]:
     return tokens, style
 
 
+def _replaced(ipa: str, pairs: Sequence[tuple[str, str]]) -> str:
+    for written, other in pairs:
+        ipa = ipa.replace(written, other)
+    return ipa
+
+
 def _tokens(ipa: str, language: str, symbols: dict[str, int]) -> list[int]:
     """A pronunciation as the model's symbols; those that it does not know are left out, as in its own training."""
-    for written, trained in _AS_TRAINED if language.startswith("en") else _NEAREST:
-        ipa = ipa.replace(written, trained)
+    ipa = _replaced(ipa, _AS_TRAINED if language.startswith("en") else _NEAREST)
     tokens = [symbols[c] for c in ipa if c in symbols][:_MOST_SYMBOLS]
     if not tokens:
         raise SettingError(f"no phoneme of {ipa!r} is one that Kokoro knows")

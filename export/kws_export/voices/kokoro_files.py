@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def _styles(here: Path) -> "Iterator[tuple[str, np.ndarray[tuple[int, int], np.d
                     content = archive.extractfile(member)
                     assert content is not None
                     yield Path(member.name).stem, np.frombuffer(content.read(), np.float32).reshape(-1, STYLE)
-    except (ValueError, tarfile.TarError) as error:
+    except (ValueError, EOFError, zlib.error, tarfile.TarError) as error:
         raise DownloadError(f"no voices in a package kokoro-js-*.tgz in {here}: {error}") from None
 
 

@@ -1,5 +1,6 @@
 """The card of a wake word model: what it was made from, how well it works, under which licences."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from kws_export.texts import UNSTATED, cell
 from kws_export.toml import read_toml
 from kws_export.training.about import About
 from kws_export.voices import Engine
+from kws_export.wake.held_out import PEOPLE
 from kws_export.wake.material import Material, Saying, hours
 from kws_export.wake.settings import WakeSettings
 
@@ -38,6 +40,7 @@ class Provenance:
     sources : of the negatives.
     first : whom to name for the start.
     recordings : what the recordings were, and their licence, as the user says it; empty where there were none.
+    held_out : what it was measured on, in words.
     """
 
     start: str
@@ -49,6 +52,7 @@ class Provenance:
     sources: tuple[Source, ...]
     first: tuple[Credit, ...]
     recordings: str = ""
+    held_out: str = "recordings that it was not trained on"
 
     @property
     def start_name(self) -> str:
@@ -127,8 +131,24 @@ def provenance(
         sources=tuple(sources),
         first=(),
         recordings=(recordings or RECORDED_BY_USER) if any(s.real for s in training.words) else "",
+        held_out=_held_out(training, held_out),
     )
     return replace(made_from, first=first_sources(made_from.start_name, first))
+
+
+def _held_out(training: Material, held_out: Material) -> str:
+    """Who says the words that a model is measured on, beside whom it was trained on."""
+    by_people = Counter(s.label for s in held_out.words if s.real)
+    people = {s.speaker for s in held_out.words if s.real}
+    voices = {s.speaker for s in held_out.words if not s.real and by_people[s.label] < PEOPLE}
+    who = []
+    if people:
+        same = people & {s.speaker for s in training.words if s.real}
+        who.append("other takes of people that it was trained on" if same else "people that it was not trained on")
+    if voices:
+        halves = any("+" in voice for voice in voices)
+        who.append("other voices" + (", which may be half of a blend that it was trained on" if halves else ""))
+    return f"{'; '.join(who)}; and other recordings"
 
 
 def _said(sayings: Sequence[Saying], speaker: str) -> str:
@@ -177,8 +197,8 @@ def wake_card(
             "",
             "## What it does",
             "",
-            "Measured on speakers, voices and recordings that it was not trained on. The epoch and the threshold were "
-            "chosen on them, so expect slightly less elsewhere: measure with `kws-edge evaluate-stream`.",
+            f"Measured on {made_from.held_out}. The epoch and the threshold were chosen on them, so "
+            "expect slightly less elsewhere: measure with `kws-edge evaluate-stream`.",
             "",
             "| | | |",
             "| --- | --- | --- |",

@@ -90,8 +90,9 @@ def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int)
                 f"{seconds:.0f} s of speech that is {name}; expected a minute at least, and an hour to be of use: "
                 'give more --negatives, of a kind other than "words"'
             )
-        if not material.words:
-            raise SettingError(f"no recording of the wake word is {name}; expected five takes or more")
+        if lacking := [label for label in labels if not any(s.label == label for s in material.words)]:
+            what = "the wake word" if len(labels) == 1 else ", ".join(lacking)
+            raise SettingError(f"no recording of {what} is {name}; expected five takes or more")
     return training, held_out
 
 

@@ -23,7 +23,7 @@ from kws_edge.tuning.evaluation import StreamReport
 from kws_edge.tuning.false_accepts import SOUNDS, SPEECH
 from kws_edge.tuning.plot import det_plot
 from kws_edge.tuning.points import Point, assess
-from kws_edge.tuning.record import stream_record
+from kws_edge.tuning.record import remove_forms, stream_record
 from kws_edge.tuning.soundscape import Word, compose, joined
 from kws_edge.tuning.traced import trace_stream
 from kws_export.data.augment import at_speed
@@ -117,6 +117,7 @@ def release(
     out.parent.mkdir(parents=True, exist_ok=True)
     finished = build_model(network, metadata)
     size = finished.ByteSize()
+    remove_forms(out)  # of another model of that name
     save_model(build_step_model(network, metadata), out.with_suffix(STEP_SUFFIX))
     on_speech = replace(found.point, negatives={SPEECH: found.point.negatives[SPEECH]})  # as the curve is
     det_plot(found.curve, on_speech, settings.limit, out.with_suffix(".svg"))
@@ -162,7 +163,7 @@ def on_streams(
     lengths = [t.seconds for t in without]
     longer = sum(lengths) / min(lengths)  # the shortest passes a rate long before all together do
     curves = list(calibration.sweep(metadata, with_words, without, tries, told, until=until * longer))
-    held = [[replace(p, negatives={"all speeds": p.joined}) for p in points] for points in curves]
+    held = [[_all_speeds(p) for p in points] for points in curves]
     try:
         chosen_settings = choice.choose(held, settings.limit).settings
     except SettingError:
@@ -189,6 +190,15 @@ def on_streams(
     return Calibrated(point, curve, conditions, apart)
 
 
+def _all_speeds(point: Point) -> Point:
+    """The point with all speeds of speech together, and those of sounds apart: these would dilute the rate."""
+    kinds = {
+        kind: {name: report for name, report in point.negatives.items() if name.startswith(kind)}
+        for kind in (SPEECH, SOUNDS)
+    }
+    return replace(point, negatives={k: replace(point, negatives=some).joined for k, some in kinds.items() if some})
+
+
 def curve_text(points: Sequence[Point]) -> str:
     """A trade-off curve in lines: false accepts an hour, words missed."""
     rows = [f"{p.false_accepts_per_hour:8.1f} an hour: {p.miss_rate:6.1%} missed" for p in choice.frontier(points)]
@@ -206,7 +216,8 @@ def _stream(found: Calibrated, settings: WakeSettings, tried: Sequence[float]) -
         tried={
             "smoothing": [round(SMOOTHING * DEFAULT_HOP, 3)], "score": [SCORE], "crowding": list(tried),
             "per_label": False,
-            "speed_of_negatives": list(PACES.values()), "limit_holds": "over all speeds together",
+            "speed_of_negatives": list(PACES.values()),
+            "limit_holds": "over all speeds together, of speech and of sounds",
         },
         seed=settings.seed,
         sounds=[SOUNDS],
@@ -229,9 +240,9 @@ def _clips(held_out: Material, windows: Windows) -> tuple[F32, "np.ndarray[Any, 
         (held_out.speech, windows.unknown, WINDOWS),
         (held_out.sounds, windows.unknown, 100),
     ):
-        long = [r for r in recordings if len(r) >= windows.n]
-        for _ in range(count if long else 0):
-            recording = long[int(rng.integers(len(long)))]
+        some = [r for r in recordings if len(r) >= windows.n] or [np.pad(r, (0, windows.n)) for r in recordings]
+        for _ in range(count if some else 0):
+            recording = some[int(rng.integers(len(some)))]
             at = int(rng.integers(len(recording) - windows.n + 1))
             found.append((as_float(recording[at : at + windows.n]), label))
     features = np.stack([window_features(x, windows.front_end) for x, _ in found])

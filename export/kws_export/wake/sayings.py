@@ -70,7 +70,7 @@ def similar_phrases(settings: WakeSettings) -> list[str]:
         for word in settings.words
         for text in word.said
     }
-    texts = {text.casefold() for word in settings.words for text in (word.text, *word.said)}
+    texts = [f" {text.casefold()} " for word in settings.words for text in (word.text, *word.said)]
     phrases: dict[str, None] = {}
     for word in settings.words:
         ipa = said[word, word.said[0]]
@@ -79,7 +79,7 @@ def similar_phrases(settings: WakeSettings) -> list[str]:
         parts = _parts(word, dictionary, settings.near_misses // 2)
         keep = settings.near_misses - len(parts)
         phrases |= dict.fromkeys([*parts, *found[: max(keep, 0)]])
-    return [phrase for phrase in phrases if phrase.casefold() not in texts]
+    return [phrase for phrase in phrases if not any(text in f" {phrase.casefold()} " for text in texts)]
 
 
 def _parts(word: WakeWord, dictionary: Dictionary, count: int) -> list[str]:

@@ -328,6 +328,12 @@ def test_a_file_calibrated_for_other_words_than_its_own_is_the_models_fault(word
         calibrated_words(replace(METADATA, stream=stream_of))
 
 
+def test_a_phrase_may_be_written_as_the_folder_of_its_takes() -> None:
+    labels = ["hey computer", "_unknown_"]
+    assert chosen_labels(["hey_computer"], labels) == chosen_labels(["Hey Computer"], labels) == ["hey computer"]
+    assert chosen_labels(["hey_you"], ["hey_you", "hey you"]) == ["hey_you"]
+
+
 def test_capitals_count_where_two_labels_differ_by_them_alone() -> None:
     assert chosen_labels(["Low", "MID"], ["low", "Low", "mid"]) == ["Low", "mid"]
     with pytest.raises(SettingError, match="words: LOW; expected"):

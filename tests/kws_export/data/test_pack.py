@@ -83,6 +83,15 @@ def test_texts_speakers_and_cut_out_words_come_with_a_folder(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
+def test_single_words_say_what_their_folders_are_called(tmp_path: Path) -> None:
+    for word in ("stop", "go"):
+        (tmp_path / "words" / word).mkdir(parents=True)
+        soundfile.write(tmp_path / "words" / word / "a.wav", samples(16_000), 16_000)
+    pack = Pack(tuple(collect(tmp_path, Source("words", kind="words", pattern="*/*"))))
+    assert [piece.text for piece in pack.pieces] == ["go", "stop"]
+    assert [piece.text for piece in pack.without(["stop"]).pieces] == ["go"]
+
+
 def test_a_share_of_the_speakers_stays_out_the_same_ones_every_time() -> None:
     source = Source("talk", left_out=1 / 3)
     kept = [speaker for speaker in map(str, range(600)) if source.holds(speaker)]

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from kws_edge.arrays import F32
 from kws_edge.errors import DependencyError, SettingError
 from kws_export.cli import main
-from kws_export.voices import ENGINES, SAMPLE_RATE, Engine, Rendition, Utterance, get_engines, speak, speak_all
+from kws_export.voices import ENGINES, SAMPLE_RATE, Engine, Rendition, Utterance, get_engines, kokoro, speak, speak_all
 from kws_export.voices.casting import cast, perform
 from kws_export.voices.engine import PEAK, VoiceError, trim
 from kws_export.voices.files import write_renditions
@@ -166,13 +166,22 @@ def test_a_share_of_a_cast_has_manners_of_its_own() -> None:
 
 
 def test_a_voice_says_a_word_in_many_manners_and_each_again_alike() -> None:
-    kokoro = ENGINES["kokoro"]()
-    if missing := kokoro.missing():
+    engine = ENGINES["kokoro"]()
+    if missing := engine.missing():
         pytest.skip(missing)
     said = [Rendition(Utterance("jarvis"), "af_heart", manner=manner) for manner in (0, 1, 2, 2)]
-    plain, first, second, again = speak_all(kokoro, said)
+    plain, first, second, again = speak_all(engine, said)
     assert len({len(plain), len(first), len(second)}) > 1
     assert np.array_equal(second, again)
+
+
+def test_an_accents_sounds_reach_the_voice(monkeypatch: pytest.MonkeyPatch) -> None:
+    if missing := ENGINES["kokoro"]().missing():
+        pytest.skip(missing)
+    monkeypatch.setattr(kokoro, "perhaps_accented", lambda ipa, rng: ipa.replace("h", "x").replace("ɹ", "r"))
+    tokens, _ = kokoro._delivery(Rendition(Utterance("hello rock"), "af_heart", manner=1), "hɹx")
+    symbols = kokoro._vocabulary()
+    assert tokens[:3] == [symbols["x"], symbols["r"], symbols["k"]]
 
 
 def test_a_take_that_cannot_be_said_is_left_out() -> None:

@@ -57,6 +57,12 @@ def test_a_word_of_which_all_speakers_are_known_from_another_is_held_out_too() -
     assert all("door" in {s.label for s in some.words} for some in both)
 
 
+def test_each_of_several_words_needs_takes_that_are_held_out() -> None:
+    words = [*(saying("me") for _ in range(20)), *(saying("me", label="door") for _ in range(2))]
+    with pytest.raises(SettingError, match="no recording of door is held out; expected five takes or more"):
+        part(words, [], pack(), seed=1)
+
+
 def test_of_one_speaker_every_fifth_take_is_held_out() -> None:
     training, held_out = part([saying("me") for _ in range(20)], [], pack(), seed=1)
     assert (len(training.words), len(held_out.words)) == (16, 4)

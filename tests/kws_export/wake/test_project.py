@@ -105,6 +105,7 @@ def test_the_file_says_how_it_was_trained_and_its_thresholds_were_chosen(made: t
 def test_the_card_states_its_own_data_and_licences(made: tuple[Path, Path, Quiet]) -> None:
     card = made[1].with_suffix(".md").read_text(encoding="utf-8")
     assert "20 takes by 1 person to train with" in card
+    assert "Measured on other takes of people that it was trained on; and other recordings." in card
     assert "| Talk | CC0-1.0 | A. Talker | speech without the word |" in card
     assert card.count("A. Talker") == 1
     assert "Rießen" in card
