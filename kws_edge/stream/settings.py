@@ -143,7 +143,8 @@ def label_of(word: str, labels: Sequence[str]) -> str | None:
     It may be written in capitals or not, or as the folder of its takes, such as hey_computer for "hey computer".
     """
     name = word.casefold()
-    alike = [label for label in labels if name in (label.casefold(), folder_name(label).casefold())]
+    folders = {label: folder_name(label).casefold() for label in labels if is_word(label)}
+    alike = [label for label in labels if name in (label.casefold(), folders.get(label))]
     return labels[labels.index(word)] if word in labels else alike[0] if len(alike) == 1 else None
 
 

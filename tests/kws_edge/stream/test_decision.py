@@ -332,6 +332,8 @@ def test_a_phrase_may_be_written_as_the_folder_of_its_takes() -> None:
     labels = ["hey computer", "_unknown_"]
     assert chosen_labels(["hey_computer"], labels) == chosen_labels(["Hey Computer"], labels) == ["hey computer"]
     assert chosen_labels(["hey_you"], ["hey_you", "hey you"]) == ["hey_you"]
+    with pytest.raises(SettingError, match="words: unknown; expected"):
+        chosen_labels(["unknown"], labels)
 
 
 def test_capitals_count_where_two_labels_differ_by_them_alone() -> None:
