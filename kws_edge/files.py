@@ -34,7 +34,7 @@ def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -
     if is_stream or (path.exists() and not path.is_file()):  # in whose place no file must come
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return
-    path = path.resolve()
+    path = Path(os.path.realpath(path))  # unlike resolve, also of links in a circle
     partial = path.with_name(f".{path.name}.{os.urandom(4).hex()}{PARTIAL}")
     try:
         with partial.open("xb") as file:
