@@ -37,7 +37,7 @@ def mean_of_runs(paths: Sequence[Path]) -> dict[str, Any]:
     Raises
     ------
     SettingError : fewer than two checkpoints, one that cannot be read, or networks of other shapes, words, variants or
-            paddings.
+        paddings.
     """
     if len(paths) < 2:
         raise SettingError(f"{len(paths)} checkpoint to average; expected two or more")

@@ -19,7 +19,6 @@ from kws_export.data.batches import split_features
 from kws_export.data.negatives import Negatives, load_recordings
 from kws_export.data.speech_commands import background, index, listed, words_with
 from kws_export.data.splits import ArrayDataset, load_split
-from kws_export.network.matchboxnet import WINDOW_STEP
 from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import Trained, starting_network, weights_file
 from kws_export.training.recipe import Recipe
@@ -94,8 +93,9 @@ def prepare(
             "expected clips of it, or labels without it"
         )
     validation = load_split(data_root, "validation", labels, cache)
-    noises = _noises(recipe, data_root, front_end)
-    drawn, shortest = None, window_samples(recipe, front_end)
+    shortest = front_end.max_samples + recipe.extra_frames * front_end.hop  # sound for all windows in succession
+    noises = _noises(recipe, data_root, shortest)
+    drawn = None
     if recipe.negatives.share > 0:
         by_pattern = load_recordings(negatives, data_root)
         others = [recording for recordings in by_pattern for recording in recordings]
@@ -109,21 +109,16 @@ def prepare(
     return TrainingData(labels, train, held_out, noises, drawn, front_end, about, start)
 
 
-def _noises(recipe: Recipe, data_root: Path, front_end: FrontEnd) -> list[F32]:
-    """The background noises, where the recipe draws from them."""
+def _noises(recipe: Recipe, data_root: Path, shortest: int) -> list[F32]:
+    """The background noises, where the recipe draws from them; each has so many samples at least."""
     in_negatives = recipe.negatives.share > 0 and recipe.negatives.noise > 0
     if not (in_negatives or recipe.augmentation.background_probability > 0):
         return []
     noises = background(data_root)
     for name, noise in noises.items():
-        if noise.size < (shortest := window_samples(recipe, front_end)):
+        if noise.size < shortest:
             raise SettingError(
                 f"background noise {name} in {data_root} has {noise.size} samples; "
                 f"expected {shortest / SAMPLE_RATE:.1f} s or more"
             )
     return list(noises.values())
-
-
-def window_samples(recipe: Recipe, front_end: FrontEnd) -> int:
-    """The longest sound that the recipe is shown at once: all its windows in succession."""
-    return front_end.max_samples + (recipe.windows - 1) * WINDOW_STEP * front_end.hop

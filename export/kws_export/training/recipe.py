@@ -12,7 +12,7 @@ from kws_edge.model.variants import get_variant
 from kws_edge.text import is_one_line, shortened, shown
 from kws_export.data.augment import Augmentation
 from kws_export.data.negatives import NegativeMix
-from kws_export.network.matchboxnet import Initialisation
+from kws_export.network.matchboxnet import WINDOW_STEP, Initialisation
 from kws_export.ranges import MOST_SEED, check_ranges, check_share
 from kws_export.toml import read_toml
 from kws_export.training.about import About
@@ -183,6 +183,11 @@ class Recipe:
                 f'recipe {self.name}: hard negatives with padding "same"; expected padding "valid", by which whole '
                 "recordings are searched at once"
             )
+
+    @property
+    def extra_frames(self) -> int:
+        """By which what is shown at once, all windows in succession, is longer than one window."""
+        return (self.windows - 1) * WINDOW_STEP
 
     @property
     def decay(self) -> float:

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from kws_edge.errors import SettingError
 from kws_edge.model.variants import Variant, get_variant
 from kws_export.data.batches import EpochBatches
-from kws_export.network.matchboxnet import WINDOW_STEP
 from kws_export.training.averaging import follow
 from kws_export.training.checkpoint import new_network, starting_network
 from kws_export.training.distillation import Teachers
@@ -129,7 +128,7 @@ class Trainer:
         batches = EpochBatches(
             self.data.train, self.data.noises, self.data.front_end, r.augmentation,
             batch=r.batch, balance=r.balance, seed=r.seed, epoch=self.epoch, negatives=self.data.negatives,
-            extra_frames=(r.windows - 1) * WINDOW_STEP, rank=self.world.rank, world_size=self.world.size,
+            extra_frames=r.extra_frames, rank=self.world.rank, world_size=self.world.size,
         )  # fmt: skip
         steps, weight = len(batches), kl_weight(self.variant, self.epoch, r.epochs, r.kl_end)
         loss_sum = correct = words = seen = lr = 0.0
