@@ -15,6 +15,11 @@ def one_line(text: object) -> str:
     return "".join(c if _stays(c) else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def collapsed(text: object) -> str:
+    """A text, such as an error's, with each run of white space, line breaks included, as one space."""
+    return " ".join(str(text).split())
+
+
 def is_one_line(text: str) -> bool:
     """Whether a text is shown as it is: `one_line` changes nothing of it."""
     return text.isprintable() or all(map(_stays, text))

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kws_edge.errors import DependencyError, DeviceError, lacking
+from kws_edge.text import collapsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,5 @@ def sounddevice() -> Any:
             "the microphone needs PortAudio: on Debian, Ubuntu and Raspberry Pi OS, apt install libportaudio2"
         ) from None
     except Exception as error:  # its own, whose class is in the module that cannot be imported
-        said = " ".join(str(error).split())
-        raise DeviceError(f"PortAudio cannot start: {said}; expected a running sound system") from None
+        raise DeviceError(f"PortAudio cannot start: {collapsed(error)}; expected a running sound system") from None
     return module

@@ -22,6 +22,7 @@ from kws_edge.audio.pcm import as_float
 from kws_edge.audio.resample import Resampler
 from kws_edge.audio.sources import CHANNEL_MEMORY, Block
 from kws_edge.errors import DeviceError, SettingError
+from kws_edge.text import collapsed
 
 BLOCK_SECONDS: Final = 0.05
 QUEUE_SECONDS: Final = 2.0
@@ -151,7 +152,7 @@ class Microphone:
                 if self._inbox.error:
                     error = self._inbox.error
                     raise DeviceError(
-                        f"{self._name}: reading from it failed: {type(error).__name__}: {_one_line(error)}"
+                        f"{self._name}: reading from it failed: {type(error).__name__}: {collapsed(error)}"
                     ) from error
                 if piece:
                     outage = round((piece.arrived - last - self._block) * SAMPLE_RATE) if attempts else 0
@@ -175,7 +176,7 @@ class Microphone:
             info = sd.query_devices(self._find(), "input")
         except (sd.PortAudioError, ValueError) as e:
             names = ", ".join(f"{d.index} {d.name}" for d in input_devices(sd)) or "none: is one plugged in?"
-            raise DeviceError(f"no input device {self._device!r} ({_one_line(e)}); expected one of: {names}") from None
+            raise DeviceError(f"no input device {self._device!r} ({collapsed(e)}); expected one of: {names}") from None
         self._name, most = info["name"], info["max_input_channels"]
         if self._device is not None and self._identity is None:
             self._identity = Identity.of(info["index"], input_devices(sd))
@@ -189,7 +190,7 @@ class Microphone:
                 try:
                     self._start(info["index"])
                 except (sd.PortAudioError, ValueError) as e:
-                    refusals.append(f"{rate} Hz x {channels}: {_one_line(e)}")
+                    refusals.append(f"{rate} Hz x {channels}: {collapsed(e)}")
                     self._shut()
                     continue
                 self._opened = time.monotonic()
@@ -258,7 +259,7 @@ class Microphone:
             self._open()
             self.reopened += 1
         except (DeviceError, self._sd.PortAudioError) as e:
-            _log.warning("%s", _one_line(e))
+            _log.warning("%s", collapsed(e))
 
     def _shut(self) -> None:
         with self._changing:
@@ -304,7 +305,3 @@ class _Throttle:
             return False
         self._last = now
         return True
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -35,10 +35,11 @@ def main() -> None:
                 answer = row.finish(request["finish"])
         except Exception as error:
             from kws_edge.errors import KwsEdgeError
+            from kws_edge.text import collapsed
 
             # A typed message stands on its own; any other needs its class to be understood.
             message = str(error) if isinstance(error, KwsEdgeError) else f"{type(error).__name__}: {error}"
-            answer = {"error": type(error).__name__, "message": " ".join(message.split())}
+            answer = {"error": type(error).__name__, "message": collapsed(message)}
         _send(answers, answer)
 
 

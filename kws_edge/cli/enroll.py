@@ -11,7 +11,7 @@ import click
 
 from kws_edge.cli.options import force_option
 from kws_edge.errors import AudioError, SettingError
-from kws_edge.text import is_one_line, one_line, shown
+from kws_edge.text import collapsed, is_one_line, one_line, shown
 
 if TYPE_CHECKING:
     from kws_edge.arrays import F32
@@ -56,7 +56,7 @@ def enroll(word: str, files: tuple[str, ...], out: Path, force: bool) -> None:
     from kws_edge.tuning.enrolment import enrol
     from kws_edge.tuning.record import check_targets, remove_forms
 
-    word = " ".join(word.split())  # as options read it
+    word = collapsed(word)  # as options read it
     if not word or word.startswith("_") or "," in word:
         raise SettingError(f"word {word!r}; expected a word or phrase without commas, not beginning with an underscore")
     if not is_one_line(word) or len(word) > LONGEST_NAME:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from kws_edge.client.checked import plain, text
 from kws_edge.client.proxy import proxy_of
 from kws_edge.errors import AudioError, KwsEdgeError, SettingError
-from kws_edge.text import one_line, shortened
+from kws_edge.text import collapsed, one_line, shortened
 
 if TYPE_CHECKING:
     from websockets.http11 import Response
@@ -96,7 +96,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def another_version(error: Exception) -> ServerError:
     """The error that an answer is which is not of the form that is known here."""
-    what = told(f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split()))
+    what = told(f"no {error}" if isinstance(error, KeyError) else collapsed(error))
     return ServerError(
         f"the server's answer is not understood ({what}); expected kws-edge of the same version", "version"
     )

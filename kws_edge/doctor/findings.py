@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from kws_edge.errors import KwsEdgeError
+from kws_edge.text import collapsed
 
 ENOUGH_MB: Final = 150
 """For one program that listens, and the system beside it."""
@@ -58,9 +59,9 @@ def guarded(check: str, look: Callable[[], Found]) -> Found:
     try:
         yield from look()
     except KwsEdgeError as error:
-        yield Finding(check, Status.PROBLEM, one_line(error))
+        yield Finding(check, Status.PROBLEM, collapsed(error))
     except Exception as error:  # a broken part may raise anything
-        message = f"cannot be checked: {type(error).__name__}: {one_line(error)}"
+        message = f"cannot be checked: {type(error).__name__}: {collapsed(error)}"
         yield Finding(check, Status.PROBLEM, message, advice(error))
 
 
@@ -79,12 +80,7 @@ def advice(error: Exception) -> str:
 
 def cannot_probe(check: str, error: OSError) -> Finding:
     """What is tried in a process of its own cannot be; such a process needs a place for its files, listening none."""
-    message = f"tried in this process, because another cannot be started: {one_line(error)}"
+    message = f"tried in this process, because another cannot be started: {collapsed(error)}"
     if "temporary directory" in str(error):
         return Finding(check, Status.WARNING, message, TEMPORARY)
     return Finding(check, Status.WARNING, message, _NO_PROCESS.get(error.errno or 0) or advice(error))
-
-
-def one_line(error: Exception) -> str:
-    """A message without line breaks."""
-    return " ".join(str(error).split())

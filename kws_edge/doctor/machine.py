@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kws_edge.doctor.findings import ENOUGH_MB, TEMPORARY, Finding, Found, Status, one_line
+from kws_edge.doctor.findings import ENOUGH_MB, TEMPORARY, Finding, Found, Status
+from kws_edge.text import collapsed
 
 OLDEST: Final = (3, 11)
 
@@ -56,7 +57,7 @@ def places() -> Found:
             file.flush()
         yield Finding(check, Status.OK, f"{tempfile.gettempdir()} can be written")
     except OSError as error:
-        message = f"no temporary file can be written, as bench and some audio files need: {one_line(error)}"
+        message = f"no temporary file can be written, as bench and some audio files need: {collapsed(error)}"
         yield Finding(check, Status.WARNING, message, TEMPORARY)
     if sys.platform == "linux" and not os.access(SHARED_MEMORY, os.W_OK):
         message = f"{SHARED_MEMORY} is not there or cannot be written: PipeWire, PulseAudio and JACK may not record"

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kws_edge.doctor.findings import Finding, Found, Status, cannot_probe, one_line
+from kws_edge.doctor.findings import Finding, Found, Status, cannot_probe
 from kws_edge.errors import KwsEdgeError, ModelError, ProviderError
+from kws_edge.text import collapsed
 
 SAMPLES: Final = Path(__file__).parents[1] / "samples"
 WORD: Final = "yes"
@@ -137,7 +138,7 @@ def model(name: str | None) -> Found:
         try:
             KeywordModel.load(other)
         except KwsEdgeError as error:
-            yield Finding(check, Status.PROBLEM, one_line(error), "pip install --force-reinstall kws-edge")
+            yield Finding(check, Status.PROBLEM, collapsed(error), "pip install --force-reinstall kws-edge")
     start = time.perf_counter()
     model = KeywordModel.load(name)
     answer = model.classify(SAMPLES / f"{WORD}.flac")
@@ -176,7 +177,7 @@ def providers(model: str | None) -> Found:
             total = sum(nodes.values())
             yield Finding(check, Status.OK, f"{provider} runs {nodes[provider]} of {total} nodes of the model")
         except ProviderError as error:
-            message = f"{provider} is in this onnxruntime and does not run here: {one_line(error)}"
+            message = f"{provider} is in this onnxruntime and does not run here: {collapsed(error)}"
             yield Finding(check, Status.WARNING, message, "install its driver and libraries, or stay with the CPU")
         except OSError as error:
             yield cannot_probe(check, error)

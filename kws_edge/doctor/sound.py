@@ -4,8 +4,9 @@ import io
 from contextlib import closing
 from typing import Any
 
-from kws_edge.doctor.findings import Finding, Found, Status, one_line
+from kws_edge.doctor.findings import Finding, Found, Status
 from kws_edge.errors import DependencyError, DeviceError
+from kws_edge.text import collapsed
 
 _QUIET, _LOUD = -60.0, -3.0  # dBFS
 
@@ -45,11 +46,11 @@ def microphone(sound: Any) -> Found:
     try:
         devices = input_devices(sound)
     except DependencyError as error:
-        advice = f"{one_line(error)}; {elsewhere}"
+        advice = f"{collapsed(error)}; {elsewhere}"
         yield Finding(check, Status.WARNING, "no microphone can be used", advice)
         return
     except Exception as error:  # PortAudio's own errors have a class of sounddevice's, which may be missing
-        yield Finding(check, Status.WARNING, one_line(error), f"needed for kws-edge listen alone: {elsewhere}")
+        yield Finding(check, Status.WARNING, collapsed(error), f"needed for kws-edge listen alone: {elsewhere}")
         return
     for device in devices:
         name = f"{device.index} {device.name}{', the default' if device.default else ''}"
@@ -78,7 +79,7 @@ def listen(seconds: float, device: int | str | None, sound: Any) -> Found:
                 if heard >= seconds * SAMPLE_RATE:
                     break
     except DeviceError as error:
-        yield Finding(check, Status.PROBLEM, one_line(error), "kws-edge devices lists what there is")
+        yield Finding(check, Status.PROBLEM, collapsed(error), "kws-edge devices lists what there is")
         return
     level = measure(np.concatenate(blocks))
     rms, peak = (20 * float(np.log10(max(value, 1e-6))) for value in (level.rms, level.peak))

@@ -27,7 +27,7 @@ from kws_edge.model.onnx_fields import (
 )
 from kws_edge.model.protobuf import read_varint, values
 from kws_edge.model.runtime import CPU, open_session
-from kws_edge.text import shown
+from kws_edge.text import collapsed, shown
 
 _ONNX = "ai.onnx"
 
@@ -70,7 +70,7 @@ def needed_operators(paths: Iterable[Path]) -> set[Operator]:
                     open_session(data, CPU, 1, optimised=optimised, layouts=layouts)
                     needed |= file_operators(optimised.read_bytes())
             except Exception as error:  # onnxruntime's errors have no class in common
-                raise ModelError(f"{path}: {' '.join(str(error).split())}; expected an undamaged model") from None
+                raise ModelError(f"{path}: {collapsed(error)}; expected an undamaged model") from None
     return needed
 
 

@@ -20,7 +20,7 @@ from kws_edge.errors import ModelError, ProviderError, SettingError
 from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, available_providers, full_name, open_session, short_name
-from kws_edge.text import one_line, shortened, shown
+from kws_edge.text import collapsed, one_line, shortened, shown
 
 MAX_BATCH: Final = 16
 """Clips or windows per run, at most: its memory grows with more, its speed hardly does."""
@@ -232,7 +232,7 @@ def reason(error: Exception) -> str:
         if numbers := re.search(pattern, str(error)):
             return f"found {what} {numbers[1]}, supported up to {numbers[2]}"
     said = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))
-    return shortened(one_line(" ".join(said.split())).rstrip("."), 500)  # it repeats names that the file gives
+    return shortened(one_line(collapsed(said)).rstrip("."), 500)  # it repeats names that the file gives
 
 
 def _describe(node: Any) -> str:
