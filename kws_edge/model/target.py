@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 from kws_edge.errors import SettingError
+from kws_edge.text import shortened
 
 Target: TypeAlias = float | str
 """A number or text: below 1 a fraction, above 1 a percentage; "%" says that it is one."""
@@ -31,6 +32,7 @@ def parse_target(target: Target) -> float:
     elif number == 1:
         raise SettingError(f"target={target}; expected 100 % or 1 %, whichever is meant")
     if not 0 < number <= 1:
-        shown = text if len(text) <= 40 else f"{text[:39]}…"
-        raise SettingError(f"target={shown}; expected an accuracy such as 99.5 %, which is also 99.5 and 0.995")
+        raise SettingError(
+            f"target={shortened(text, 40)}; expected an accuracy such as 99.5 %, which is also 99.5 and 0.995"
+        )
     return number
