@@ -8,8 +8,8 @@ from kws_edge.arrays import F32
 from kws_edge.model import evidence
 from kws_edge.model.clips import Window
 from kws_edge.model.features import pad
-from kws_edge.model.metadata import SILENCE_CLASS, Metadata, is_word
-from kws_edge.model.prediction import Prediction, Reason
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.prediction import Prediction, Reason, why_withheld
 from kws_edge.model.score import Score
 from kws_edge.model.selection import OperatingPoint, withheld
 from kws_edge.model.session import Outputs
@@ -30,10 +30,8 @@ def answers(
     score, point : the uncertainty that decides, and the threshold above which an answer is withheld.
     """
     n = len(windows)
-    labels, alpha = (
-        np.zeros(n, np.int64),
-        np.tile(evidence.no_evidence(len(metadata.labels), metadata.variant), (n, 1)),
-    )
+    labels = np.zeros(n, np.int64)
+    alpha = np.tile(evidence.no_evidence(len(metadata.labels), metadata.variant), (n, 1))
     uncertainty: dict[Score, F32] = {"entropy": np.ones(n, np.float32), "vacuity": np.ones(n, np.float32)}
     unheard = [_why_unheard(window) for window in windows]
     heard = [i for i in range(n) if unheard[i] is None]
@@ -45,12 +43,12 @@ def answers(
     uncertain = withheld(uncertainty[score], point.threshold)
     predictions = []
     for i, window in enumerate(windows):
-        guess = metadata.labels[labels[i]] if unheard[i] is None else None
+        guess: str | None = None
         reason = unheard[i]
-        if reason is None and uncertain[i]:
-            reason = Reason.CLIPPED if window.level and window.level.is_clipped else Reason.UNCERTAIN
-        elif guess is not None and not is_word(guess):
-            reason = Reason.SILENCE if guess == SILENCE_CLASS else Reason.UNKNOWN_WORD
+        if reason is None:
+            guess = metadata.labels[labels[i]]
+            clipped = window.level is not None and window.level.is_clipped
+            reason = why_withheld(guess, uncertain=bool(uncertain[i]), clipped=clipped)
         predictions.append(
             Prediction(
                 label=guess if reason is None else None,

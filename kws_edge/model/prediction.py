@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from kws_edge.arrays import F32
-from kws_edge.model.metadata import is_word
+from kws_edge.model.metadata import SILENCE_CLASS, is_word
 from kws_edge.model.score import Score
 
 
@@ -31,6 +31,21 @@ class Reason(StrEnum):
     """A stream lost so many samples that words cannot be recognised."""
     INVALID_AUDIO = "invalid_audio"
     """Samples that are NaN, infinite or far beyond full scale."""
+
+
+def why_withheld(guess: str, *, uncertain: bool, clipped: bool) -> Reason | None:
+    """Why the network's answer is withheld, `guess` being the most probable label; None where it is given.
+
+    Parameters
+    ----------
+    uncertain : whether the uncertainty is above its threshold.
+    clipped : whether the audio is clipped so badly that this may be the cause.
+    """
+    if uncertain:
+        return Reason.CLIPPED if clipped else Reason.UNCERTAIN
+    if is_word(guess):
+        return None
+    return Reason.SILENCE if guess == SILENCE_CLASS else Reason.UNKNOWN_WORD
 
 
 def worth_naming(guess: str | None, probability: float, labels: int) -> bool:

@@ -22,8 +22,8 @@ from kws_edge.errors import ModelError
 from kws_edge.model import evidence
 from kws_edge.model.answers import answers, rank
 from kws_edge.model.clips import STEP_SECONDS, cut, window_frames
-from kws_edge.model.metadata import SILENCE_CLASS, Metadata, is_word
-from kws_edge.model.prediction import Prediction, Reason
+from kws_edge.model.metadata import Metadata
+from kws_edge.model.prediction import Prediction, Reason, why_withheld
 from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL, OperatingPoint
 from kws_edge.model.session import MAX_BATCH, Outputs
@@ -144,11 +144,7 @@ def _mean(
     if middle.guess is None:
         return replace(middle, **decided)
     guess = metadata.labels[int(p.argmax())]
-    reason = None
-    if above:
-        reason = Reason.CLIPPED if middle.reason is Reason.CLIPPED else Reason.UNCERTAIN
-    elif not is_word(guess):
-        reason = Reason.SILENCE if guess == SILENCE_CLASS else Reason.UNKNOWN_WORD
+    reason = why_withheld(guess, uncertain=bool(above), clipped=middle.reason is Reason.CLIPPED)
     label = guess if reason is None else None
     numbers: dict[str, Any] = {"alpha": alpha, "vacuity": vacuity, "entropy": entropy, **decided}
     return replace(middle, label=label, guess=guess, probability=float(p.max()), reason=reason, **numbers)
