@@ -7,7 +7,7 @@ has fused what it can.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -94,9 +94,9 @@ def count(model: KeywordModel, hop: float = DEFAULT_HOP) -> list[Work]:
     if has_steps(model):
         step = graph_work("hop", step_file(model).read_bytes(), window[..., :frames], new)
     else:
-        step = _as(whole, "hop", new)
+        step = replace(whole, what="hop", front_end=new)
     clip = frame_multiply_adds(settings) * settings.frame_count(settings.sample_rate)
-    return [whole, step, _as(whole, "clip", clip)]
+    return [whole, step, replace(whole, what="clip", front_end=clip)]
 
 
 def frame_multiply_adds(settings: FrontEnd) -> int:
@@ -150,8 +150,3 @@ def _run_all(data: bytes, graph: bytes, features: npt.NDArray[np.float32]) -> di
     given = feed(session, features)
     found = session.run(None, given)
     return {**given, **dict(zip((o.name for o in session.get_outputs()), found, strict=True))}
-
-
-def _as(work: Work, what: str, front_end: int) -> Work:
-    values = asdict(work) | {"what": what, "front_end": front_end}
-    return Work(**values)

@@ -19,16 +19,12 @@ import onnxruntime as ort
 
 from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
-from kws_edge.model.onnx_fields import GRAPH, NODE, NODE_INPUT, NODE_OUTPUT, OUTPUT, VALUE_INFO, VALUE_NAME, VALUE_TYPE
-from kws_edge.model.protobuf import bytes_field, fields, values, varint_field
+from kws_edge.model.graph_edit import Graph, float_value
 from kws_edge.model.runtime import OUTPUTS, full_name, open_session, short_name, zero_states
 
-LOGITS: Final = b"logits"
+LOGITS: Final = "logits"
 """The name that kws-export gives to what goes into the head."""
 
-_HEAD = {name.encode() for name in OUTPUTS}
-_MATRIX = bytes_field(2, 2 * bytes_field(1, b""))  # TypeProto.Tensor's shape: two dimensions of any size
-_FLOAT_MATRIX = bytes_field(1, varint_field(1, 1) + _MATRIX)  # TypeProto's tensor_type, whose elem_type is FLOAT
 _DEVICES = {"cuda": "cuda", "tensorrt": "cuda", "dml": "dml"}
 """Providers with a memory of their own, and what onnxruntime calls it."""
 _WARM_UP = 5
@@ -56,27 +52,13 @@ def without_head(data: bytes) -> bytes | None:
 
     None where no node gives a tensor `LOGITS`. Raises ModelError where the file is damaged.
     """
-    graph = values(data, GRAPH)[-1]
-    nodes = values(graph, NODE)
-    makers = {output: node for node in nodes for output in values(node, NODE_OUTPUT)}
-    if LOGITS not in makers:
+    graph = Graph.parse(data)
+    if not any(LOGITS in node.outputs for node in graph.nodes):
         return None
-    outputs = [output for output in values(graph, OUTPUT) if values(output, VALUE_NAME)[0] not in _HEAD]
-    needed, wanted = set(), [LOGITS, *(values(output, VALUE_NAME)[0] for output in outputs)]
-    while wanted:
-        node = makers.get(wanted.pop())
-        if node is not None and node not in needed:
-            needed.add(node)
-            wanted += values(node, NODE_INPUT)
-    kept = [
-        graph[start:end]
-        for number, start, value, end in fields(graph)
-        if number not in (OUTPUT, VALUE_INFO) and (number != NODE or graph[value:end] in needed)
-    ]
-    outputs.append(bytes_field(VALUE_NAME, LOGITS) + bytes_field(VALUE_TYPE, _FLOAT_MATRIX))
-    kept += [bytes_field(OUTPUT, output) for output in outputs]
-    rest = b"".join(data[start:end] for number, start, _, end in fields(data) if number != GRAPH)
-    return rest + bytes_field(GRAPH, b"".join(kept))
+    graph.outputs = {name: value for name, value in graph.outputs.items() if name not in OUTPUTS}
+    graph.outputs[LOGITS] = float_value(LOGITS, "batch", "labels")
+    graph.nodes = graph.before(*graph.outputs)
+    return graph.assemble("without head")
 
 
 def time_graph(data: bytes, provider: str, threads: int, features: F32, seconds: float) -> GraphTimes:

@@ -123,11 +123,12 @@ class Graph:
         )
         return cls(model, nodes, initializers, inputs, outputs)
 
-    def before(self, name: str) -> list[Node]:
-        """The nodes that a value is computed by. Raises ModelError where there is no such value."""
-        if not any(name in node.outputs for node in self.nodes):
-            raise ModelError(f"no value {name!r} in the graph; expected a model of kws-export")
-        wanted, kept = {name}, []
+    def before(self, *names: str) -> list[Node]:
+        """The nodes that some values are computed by. Raises ModelError where no node gives one of them."""
+        for name in names:
+            if not any(name in node.outputs for node in self.nodes):
+                raise ModelError(f"no value {name!r} in the graph; expected a model of kws-export")
+        wanted, kept = set(names), []
         for node in reversed(self.nodes):
             if wanted & set(node.outputs):
                 kept.append(node)
