@@ -66,12 +66,9 @@ class _Commands(click.Group):
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
-        except KwsEdgeError as error:
-            click.echo(f"Error: {one_line(error)}", err=True)
-            ctx.exit(2)
         except BrokenPipeError:
             raise  # click ends in silence where the reader of a pipe went away
-        except OSError as error:
+        except (KwsEdgeError, OSError) as error:
             click.echo(f"Error: {one_line(error)}", err=True)
             ctx.exit(2)
         except KeyboardInterrupt:

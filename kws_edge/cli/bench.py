@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from kws_edge.cli.options import Number, hop_option
+from kws_edge.cli.options import INTEGERS, WORDS, Number, hop_option
 from kws_edge.errors import SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.shipped import DEFAULT_MODEL
@@ -21,23 +21,6 @@ _WIDTH = 160
 """Of a table that goes to a file or pipe; on a terminal it is the terminal's."""
 
 
-class _List(click.ParamType[list[Any]]):
-    """Values separated by commas."""
-
-    def __init__(self, kind: type) -> None:
-        """Of numbers or of texts."""
-        self.name, self._kind = "list", kind
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
-        """A text to its values."""
-        if isinstance(value, list):
-            return value
-        try:
-            return [self._kind(part.strip()) for part in value.split(",") if part.strip()]
-        except ValueError:
-            self.fail(f"{value!r}; expected whole numbers separated by commas, such as 1,2,4", param, ctx)
-
-
 @click.command()
 @click.option(
     "--model",
@@ -46,19 +29,19 @@ class _List(click.ParamType[list[Any]]):
     metavar="NAME|PATH|all",
     help=f"A model that `kws-edge models` lists, an .onnx file, or all; repeatable  [default: {DEFAULT_MODEL}]",
 )
-@click.option("--task", "tasks", type=_List(str), metavar="TASK,...", help="clip, stream  [default: clip,stream]")
+@click.option("--task", "tasks", type=WORDS, metavar="TASK,...", help="clip, stream  [default: clip,stream]")
 @click.option(
     "--provider",
     "providers",
-    type=_List(str),
+    type=WORDS,
     metavar="NAME,...",
     help="Execution providers, such as cpu,cuda  [default: all that run here]",
 )
 @click.option(
-    "--threads", type=_List(int), default="1", show_default=True, metavar="N,...", help="Threads of one inference."
+    "--threads", type=INTEGERS, default="1", show_default=True, metavar="N,...", help="Threads of one inference."
 )
 @click.option(
-    "--batch", type=_List(int), default="1", show_default=True, metavar="N,...", help="Clips per inference, up to 16."
+    "--batch", type=INTEGERS, default="1", show_default=True, metavar="N,...", help="Clips per inference, up to 16."
 )
 @hop_option
 @click.option(
@@ -129,17 +112,18 @@ def bench(
     from kws_edge.model.shipped import shipped_models
     from kws_edge.svg import check_name
 
+    names = tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,)
     if counting:
         if out or compare or markdown or plot or tasks or providers:
             raise click.UsageError("--count measures no time; with it, use only --model, --hop and --json")
-        show_counts(tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,), hop, as_json=as_json)
+        show_counts(names, hop, as_json=as_json)
         return
     if plot:
         check_name(plot)
     _check_folders(out, markdown)
     old = BenchReport.read(compare) if compare else None
     plan = Plan(
-        models=tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,),
+        models=names,
         **{} if tasks is None else {"tasks": tasks},
         providers=providers,
         threads=threads,

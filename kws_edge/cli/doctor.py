@@ -48,13 +48,13 @@ def doctor(model: str | None, listen: bool, seconds: float, device: int | str | 
             click.echo(f"{status} {finding.check}: {one_line(finding.message)}")  # devices' names may hold anything
             if finding.advice:
                 click.echo(f"{'':8} → {one_line(finding.advice)}")
-    worst = [status for status in (Status.PROBLEM, Status.WARNING) if any(f.status == status for f in findings)]
+    counts = {status: sum(f.status == status for f in findings) for status in Status}
+    ready = not counts[Status.PROBLEM]
     if as_json:
-        values = {"ok": Status.PROBLEM not in worst, "findings": [finding.to_dict() for finding in findings]}
+        values = {"ok": ready, "findings": [finding.to_dict() for finding in findings]}
         click.echo(json.dumps(values, allow_nan=False))
     else:
-        counts = {status: sum(f.status == status for f in findings) for status in Status}
-        verdict = "words can be recognised here" if Status.PROBLEM not in worst else "this machine is not ready"
+        verdict = "words can be recognised here" if ready else "this machine is not ready"
         click.echo(f"{verdict}: {counts[Status.PROBLEM]} problems, {counts[Status.WARNING]} warnings")
-    if Status.PROBLEM in worst:
+    if not ready:
         sys.exit(1)

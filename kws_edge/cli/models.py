@@ -83,13 +83,7 @@ def _describe(metadata: "Metadata") -> str:
     if metadata.stream:
         try:
             lines += _stream(metadata)
-        except (
-            TypeError,
-            ValueError,
-            LookupError,
-            ArithmeticError,
-            AttributeError,
-        ) as error:  # it is free text, for people
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:  # it is free text
             raise ModelError(f"model {metadata.name}: stream: calibration: {error}; calibrate it again") from None
     for title, values in (("calibration", metadata.calibration), ("training", metadata.training)):
         lines += [f"  {title:12} {_pairs(values)}"]

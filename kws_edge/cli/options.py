@@ -64,6 +64,13 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+def _integers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in _words(text)]
+    except ValueError:
+        raise ValueError(f"{text!r}; expected whole numbers separated by commas, such as 1,2,4") from None
+
+
 def _rates(text: str) -> tuple[float, ...]:
     try:
         rates = tuple(float(rate) for rate in text.split(","))
@@ -77,7 +84,9 @@ def _rates(text: str) -> tuple[float, ...]:
 TARGET: Final = _Parsed("target", _target)
 """An accuracy as a percentage or a fraction: 99.5, 99.5% and 0.995 are the same."""
 WORDS: Final = _Parsed("words", _words)
-"""Words with commas between them."""
+"""Words or names with commas between them."""
+INTEGERS: Final = _Parsed("integers", _integers)
+"""Whole numbers with commas between them."""
 RATES: Final = _Parsed("rates", _rates)
 """False accepts per hour with commas between them."""
 

@@ -116,7 +116,7 @@ class Spotter:
             raise SettingError("settings beside a score or target; expected one or the other: settings hold thresholds")
         self.model, self.hop = model, hop
         own = settings is None and score is None and target is None
-        if settings is None and wake is not None and own:
+        if wake is not None and own:
             settings = StreamSettings.after_wake(model.metadata)
         self.settings = settings or StreamSettings.of(model.metadata, score=score, target=target)
         chosen = event_words(model.metadata, words, own_settings=own, after_wake=wake is not None)
