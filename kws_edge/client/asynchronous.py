@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection,
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kws_edge.audio.channels import Channel
+from kws_edge.audio.opened import Source
 from kws_edge.audio.sources import AudioSource, Block
 from kws_edge.client import requests, streaming
 from kws_edge.client.address import TIMEOUT, Address, check_seconds
 from kws_edge.client.errors import Patience, ServerError, denied, reaching
-from kws_edge.client.requests import Body, Clip, Request
+from kws_edge.client.requests import Body, Request
 from kws_edge.client.streaming import Hello
 from kws_edge.errors import AudioError
 from kws_edge.model.prediction import Prediction
@@ -68,7 +69,7 @@ class AsyncClient:
 
     async def classify(
         self,
-        source: Clip,
+        source: Source,
         rate: int | None = None,
         *,
         model: str | None = None,
@@ -81,7 +82,7 @@ class AsyncClient:
 
     async def classify_batch(
         self,
-        sources: Sequence[Clip],
+        sources: Sequence[Source],
         rate: int | None = None,
         *,
         model: str | None = None,

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kws_edge.audio import pcm
 from kws_edge.audio.channels import Channel
-from kws_edge.audio.opened import open_path, open_source
+from kws_edge.audio.opened import Source, open_path, open_source
 from kws_edge.client.address import Address, query
 from kws_edge.client.checked import made, plain, text, texts
 from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after, told
@@ -27,7 +27,6 @@ from kws_edge.text import shown
 if TYPE_CHECKING:
     import httpx
 
-Clip: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | npt.NDArray[Any]
 T = TypeVar("T")
 
 MOST_ANSWER: Final = 2**24  # bytes of an answer
@@ -97,7 +96,7 @@ class Body:
 
 
 def classify(
-    source: Clip,
+    source: Source,
     rate: int | None,
     model: str | None,
     target: Target | None,
@@ -111,7 +110,7 @@ def classify(
 
 
 def classify_batch(
-    sources: Sequence[Clip],
+    sources: Sequence[Source],
     rate: int | None,
     model: str | None,
     target: Target | None,
@@ -152,7 +151,7 @@ def model(name: str) -> Request[dict[str, Any]]:
     return Request("GET", f"models/{quote(name, safe='')}", lambda answer: answer)
 
 
-def _body(source: Clip, rate: int | None) -> tuple[str, bytes]:
+def _body(source: Source, rate: int | None) -> tuple[str, bytes]:
     """A clip's name here, which stays here, and the bytes of a file."""
     if isinstance(source, np.ndarray):
         return f"array {source.dtype} {list(source.shape)}", _wav(source, rate)
