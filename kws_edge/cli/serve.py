@@ -14,16 +14,16 @@ class _Serve(click.Command):
     @cached_property
     def _options(self) -> list[click.Parameter]:
         try:
-            from kws_edge.server.settings import ENV_PREFIX, ServerSettings
+            from kws_edge.server.settings import ServerSettings, flag, variable
         except ImportError as error:
             raise lacking("the server", error.name, "server") from None
         return [
             click.Option(
-                [f"--{name.replace('_', '-')}"],
+                [flag(name)],
                 is_flag=field.annotation is bool,
                 default=None,
                 metavar=None if field.annotation is bool else _metavar(field.annotation, field.metadata),
-                help=f"{field.description} [{ENV_PREFIX}{name.upper()}; {_shown(field.default)}]",
+                help=f"{field.description} [{variable(name)}; {_shown(field.default)}]",
             )
             for name, field in ServerSettings.model_fields.items()
             if name != "api_keys"  # which the list of processes would show to everybody

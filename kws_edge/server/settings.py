@@ -202,8 +202,7 @@ class ServerSettings(BaseSettings):
     def _check_fits(self, less: str, more: str, why: str) -> None:
         given, most = getattr(self, less), getattr(self, more)
         if given > most:
-            names = (f"--{name.replace('_', '-')}" for name in (less, more))
-            raise ValueError(f"{next(names)} {given} is over {next(names)} {most}: {why}")
+            raise ValueError(f"{flag(less)} {given} is over {flag(more)} {most}: {why}")
 
     @property
     def threads(self) -> int:
@@ -223,15 +222,25 @@ class ServerSettings(BaseSettings):
             raise SettingError("; ".join(said)) from None
 
 
+def flag(field: str) -> str:
+    """The command line's option for a setting, such as --max-body."""
+    return f"--{field.replace('_', '-')}"
+
+
+def variable(field: str) -> str:
+    """The variable of the environment for a setting, such as KWS_EDGE_MAX_BODY."""
+    return f"{ENV_PREFIX}{field.upper()}"
+
+
 def _names(field: str | int) -> str:
     """How a setting can be given."""
-    names = [f"--{str(field).replace('_', '-')}", f"{ENV_PREFIX}{str(field).upper()}"]
+    names = [flag(str(field)), variable(str(field))]
     return " / ".join(names[field == "api_keys" :])
 
 
 def mistyped_variables(environment: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """The variables that begin as this program's and are none of its, each with the setting that may be meant."""
-    settings = [f"{ENV_PREFIX}{field.upper()}" for field in ServerSettings.model_fields]
+    settings = [variable(field) for field in ServerSettings.model_fields]
     for name in sorted(environment):
         if name.upper().startswith(ENV_PREFIX) and name.upper() not in (*settings, *OTHER_VARIABLES):
             yield name, next(iter(difflib.get_close_matches(name.upper(), settings, 1)), None)
