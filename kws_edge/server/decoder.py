@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import IO, Any, Final
 
 import numpy as np
@@ -74,7 +75,7 @@ class Decoder:
         assert process.stdout
         named = name.encode(errors="replace")
         try:
-            process.stdin.write(_HEAD.pack(len(named), len(body), _coded(channel), *self._limits) + named)
+            process.stdin.write(_HEAD.pack(len(named), len(body), _CHANNELS.index(channel), *self._limits) + named)
             process.stdin.write(body)
             process.stdin.flush()
             decoded, text_size, size = _ANSWER.unpack(_exactly(process.stdout, _ANSWER.size))
@@ -82,16 +83,12 @@ class Decoder:
                 raise EOFError  # a file has got hold of it, perhaps
             text = json.loads(_exactly(process.stdout, text_size))
             samples = np.frombuffer(_exactly(process.stdout, size), np.float32)
-            answer = (
-                Audio(samples, text["rate"], text["channels"], tuple(text["warnings"]))
-                if decoded
-                else AudioError(text["error"])
-            )
+            if decoded:
+                return Audio(samples, text["rate"], text["channels"], tuple(text["warnings"]))
+            refused = AudioError(text["error"])
         except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError):  # what it says next is no better
             raise self._failed(process, name) from None
-        if isinstance(answer, AudioError):
-            raise answer
-        return answer
+        raise refused
 
     def close(self) -> None:
         """End the process."""
@@ -136,10 +133,6 @@ _CHANNELS: Final[tuple[Channel | None, ...]] = (None, "mix", *range(1, 254))
 """What a byte of the head stands for."""
 
 
-def _coded(channel: Channel | None) -> int:
-    return 0 if channel is None else 1 if channel == "mix" else channel + 1
-
-
 def _exactly(pipe: IO[bytes], size: int) -> bytes:
     data = pipe.read(size)
     if len(data) < size:
@@ -180,20 +173,18 @@ def _decode(
     except AudioError as error:
         return {"error": str(error)}, b""
     except MemoryError:
-        return {
-            "error": f"{name}: takes more memory than there is for one file; expected a shorter or simpler one"
-        }, b""
+        problem = f"{name}: takes more memory than there is for one file; expected a shorter or simpler one"
+        return {"error": problem}, b""
     told = {"rate": audio.source_rate, "channels": audio.source_channels, "warnings": audio.warnings}
     return told, audio.samples.tobytes()
 
 
-def _at_most(seconds: float) -> contextlib.AbstractContextManager[None]:
-    """End this process when it took so much processor time, in whatever C it is; without POSIX there is no limit."""
-    return _alarm(seconds) if hasattr(signal, "setitimer") else contextlib.nullcontext()
-
-
 @contextlib.contextmanager
-def _alarm(seconds: float) -> Any:
+def _at_most(seconds: float) -> Iterator[None]:
+    """End this process when it took so much processor time, in whatever C it is; without POSIX there is no limit."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield

@@ -228,11 +228,12 @@ class InferencePool:
             self._step_seconds += 0.1 * (took - self._step_seconds)
         for job, outcome in zip(reversed(jobs), reversed(outcomes), strict=True):
             waiting.charge(job.client, (0.0 if outcome is _LATER else took) - expected)
-            if outcome is not _LATER:
-                if not job.future.done():
-                    job.future.set_result(outcome)
-            elif not job.future.done():  # else nobody waits for it any more
+            if job.future.done():  # nobody waits for it any more
+                continue
+            if outcome is _LATER:
                 waiting.put_back(job)
+            else:
+                job.future.set_result(outcome)
         self._idle += 1
         self._dispatch()
 
