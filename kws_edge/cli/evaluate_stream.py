@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,8 +157,9 @@ def evaluate_stream(
     settings = StreamSettings.of(loaded.metadata, score=score, target=target)
     own = score is None and target is None
     chosen = event_words(loaded.metadata, words, own_settings=own, after_wake=wake is not None)
+    composed = _Streams(loaded, positives, listed, count, negatives, snr, hop, seed)
     if rates:
-        traced = list(_clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed))
+        traced = list(composed.of_words(chosen))
         about = {"model": loaded.name, "hop": hop, "seed": seed, "words_chosen": chosen}
         curves(loaded, traced, len(negatives), settings, chosen, rates, plot, about if as_json else None)
         return
@@ -167,7 +169,7 @@ def evaluate_stream(
         settings = StreamSettings.of(loaded.metadata)
     thresholds = ", ".join(f"{name} up to {t:.4g}" for name, t in settings.thresholds.items())
     header = f"model {loaded.name}: {thresholds}, smoothing {settings.smoothing:g} s, hop {hop:g} s\n{HEADER}"
-    streams = _clip_streams(loaded, chosen, positives, listed, count, negatives, snr, hop, seed)
+    streams = composed.of_words(chosen)
     if recording and labels:
         streams = chain(_recording(loaded, recording, labels, hop), streams)
     rows: Iterator[tuple[str, StreamSettings, StreamReport]] = (
@@ -176,8 +178,9 @@ def evaluate_stream(
     if wake is not None and positives:
         waking = chosen_labels(wake, loaded.labels)
         chosen = commands_of(chosen, waking, loaded.labels)
-        streams = _pair_streams(loaded, waking, chosen, positives, listed, count, negatives, snr, hop, seed)
-        rows = _pair_rows(loaded, streams, waking, chosen, wake_seconds or WAKE_SECONDS, settings, after)
+        rows = _pair_rows(
+            loaded, composed.of_pairs(waking, chosen), waking, chosen, wake_seconds or WAKE_SECONDS, settings, after
+        )
     for name, by, report in rows:
         if as_json:
             about = {"model": loaded.name, "stream": name, "hop": hop, "seed": seed, "words_chosen": chosen}
@@ -248,85 +251,68 @@ def _check_usage(
             raise click.UsageError(problem)
 
 
-def _clip_streams(
-    model: "KeywordModel",
-    words: Sequence[str],
-    positives: Path | None,
-    listed: Path | None,
-    count: int,
-    negatives: tuple[str, ...],
-    snr: tuple[float, ...],
-    hop: float,
-    seed: int,
-) -> Iterator["Traced"]:
-    from kws_edge.tuning.recordings import draw, spoken, trace_words
+@dataclass(frozen=True, slots=True)
+class _Streams:
+    """The streams that are composed of clips, and the negatives, as the command's options say, through the network."""
 
-    if positives:
-        clips = spoken(positives, listed, model.labels)
-        known = draw([clip for clip in clips if clip[0] in words], count, seed)
-        unknown = draw([clip for clip in clips if clip[0] not in words], count, seed)
-        for name, some in ((f"{len(known)} words", known), (f"{len(unknown)} unknown words", unknown)):
-            if some:
-                with bar(name, len(some)) as step:
-                    yield trace_words(model, some, name, hop, seed, step)
-        yield from _over(model, known, f"{len(known)} words", negatives, snr, hop, seed)
-    yield from _without_words(model, negatives, hop)
+    model: "KeywordModel"
+    positives: Path | None
+    listed: Path | None
+    count: int
+    negatives: Sequence[str]
+    snr: Sequence[float]
+    hop: float
+    seed: int
 
+    def of_words(self, words: Sequence[str]) -> Iterator["Traced"]:
+        """These words in silence, the other words, these over each of the negatives; then the negatives."""
+        from kws_edge.tuning.recordings import draw, spoken, trace_words
 
-def _pair_streams(
-    model: "KeywordModel",
-    waking: Sequence[str],
-    commands: Sequence[str],
-    positives: Path,
-    listed: Path | None,
-    count: int,
-    negatives: tuple[str, ...],
-    snr: tuple[float, ...],
-    hop: float,
-    seed: int,
-) -> Iterator["Traced"]:
-    """Commands with a wake word before each, in silence and over each of the negatives; then the negatives."""
-    from kws_edge.tuning.pairs import PAUSES, pairs
-    from kws_edge.tuning.recordings import draw, spoken, trace_words
+        if self.positives:
+            clips = spoken(self.positives, self.listed, self.model.labels)
+            known = draw([clip for clip in clips if clip[0] in words], self.count, self.seed)
+            unknown = draw([clip for clip in clips if clip[0] not in words], self.count, self.seed)
+            for name, some in ((f"{len(known)} words", known), (f"{len(unknown)} unknown words", unknown)):
+                if some:
+                    with bar(name, len(some)) as step:
+                        yield trace_words(self.model, some, name, self.hop, self.seed, step)
+            yield from self._over_negatives(known, f"{len(known)} words")
+        yield from self._negatives_alone()
 
-    clips = spoken(positives, listed, model.labels)
-    before = draw([clip for clip in clips if clip[0] in waking], count, seed)
-    said = list(pairs(before, draw([clip for clip in clips if clip[0] in commands], count, seed)))
-    if not said:
-        raise SettingError(f"no pairs in {positives}; expected clips of {', '.join((*waking, *commands))}")
-    name = f"{len(said) // 2} pairs"
-    with bar(name, len(said)) as step:
-        yield trace_words(model, said, name, hop, seed, step, gap=PAUSES)
-    yield from _over(model, said, name, negatives, snr, hop, seed, gap=PAUSES)
-    yield from _without_words(model, negatives, hop)
+    def of_pairs(self, waking: Sequence[str], commands: Sequence[str]) -> Iterator["Traced"]:
+        """Commands with a wake word before each, in silence and over each of the negatives; then the negatives."""
+        from kws_edge.tuning.pairs import PAUSES, pairs
+        from kws_edge.tuning.recordings import draw, spoken, trace_words
 
+        assert self.positives is not None  # or --wake is wrong usage
+        clips = spoken(self.positives, self.listed, self.model.labels)
+        before = draw([clip for clip in clips if clip[0] in waking], self.count, self.seed)
+        said = list(pairs(before, draw([clip for clip in clips if clip[0] in commands], self.count, self.seed)))
+        if not said:
+            raise SettingError(f"no pairs in {self.positives}; expected clips of {', '.join((*waking, *commands))}")
+        name = f"{len(said) // 2} pairs"
+        with bar(name, len(said)) as step:
+            yield trace_words(self.model, said, name, self.hop, self.seed, step, gap=PAUSES)
+        yield from self._over_negatives(said, name, gap=PAUSES)
+        yield from self._negatives_alone()
 
-def _over(
-    model: "KeywordModel",
-    clips: Sequence[tuple[str, Path]],
-    name: str,
-    negatives: Sequence[str],
-    snr: Sequence[float],
-    hop: float,
-    seed: int,
-    **more: Any,
-) -> Iterator["Traced"]:
-    """Words over each of the negatives, at each of the ratios; `more` goes to `trace_words`."""
-    from kws_edge.tuning.recordings import recordings, short_names, trace_words
+    def _over_negatives(self, clips: Sequence[tuple[str, Path]], name: str, **more: Any) -> Iterator["Traced"]:
+        """Clips over each of the negatives, at each of the ratios; `more` goes to `trace_words`."""
+        from kws_edge.tuning.recordings import recordings, short_names, trace_words
 
-    for decibels, (pattern, noise) in product(snr, short_names(negatives).items()):
-        over = f"{name}, {decibels:g} dB over {noise}"
-        with bar(over, len(clips)) as step:
-            behind = recordings([pattern])
-            yield trace_words(model, clips, over, hop, seed, step, background=behind, snr=decibels, **more)
+        for snr, (pattern, noise) in product(self.snr, short_names(self.negatives).items()):
+            over, behind = f"{name}, {snr:g} dB over {noise}", recordings([pattern])
+            with bar(over, len(clips)) as step:
+                yield trace_words(
+                    self.model, clips, over, self.hop, self.seed, step, background=behind, snr=snr, **more
+                )
 
+    def _negatives_alone(self) -> Iterator["Traced"]:
+        from kws_edge.tuning.recordings import recordings, short_names, trace_negatives
 
-def _without_words(model: "KeywordModel", negatives: Sequence[str], hop: float) -> Iterator["Traced"]:
-    from kws_edge.tuning.recordings import recordings, short_names, trace_negatives
-
-    for pattern, name in short_names(negatives).items():
-        with bar(name, len(recordings([pattern]))) as step:
-            yield trace_negatives(model, pattern, hop, step, name=name)
+        for pattern, name in short_names(self.negatives).items():
+            with bar(name, len(recordings([pattern]))) as step:
+                yield trace_negatives(self.model, pattern, self.hop, step, name=name)
 
 
 def _pair_rows(
