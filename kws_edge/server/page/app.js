@@ -1,5 +1,6 @@
 // The page: what the controls do.
 
+import { isWord } from "./decision.js";
 import { Microphone } from "./microphone.js";
 import * as local from "./local.js";
 import * as server from "./server.js";
@@ -51,8 +52,7 @@ async function load() {
 function wakeWords({ name, labels }) {
   const group = document.createElement("optgroup");
   group.label = name;
-  const words = labels.filter((label) => !label.startsWith("_"));
-  group.append(...words.map((word) => new Option(word, JSON.stringify({ wake: word, wake_model: name }))));
+  group.append(...labels.filter(isWord).map((word) => new Option(word, JSON.stringify({ wake: word, wake_model: name }))));
   return group;
 }
 

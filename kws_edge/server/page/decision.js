@@ -17,10 +17,8 @@ const ROUNDING = 1e-6;
 // A label that begins with an underscore is a class that is not a word.
 export const isWord = (label) => !label.startsWith("_");
 
-// Whether a word is more probable than chance, by a tenth: one that might have been meant.
-function standsOut({ guess, probability }, labels) {
-  return isWord(guess) && Math.max(...probability) > 1 / labels.length + 0.1;
-}
+// Whether a guess is worth showing: a word, and more probable than chance among K labels, by a tenth.
+export const worthNaming = (guess, probability, K) => isWord(guess) && probability > 1 / K + 0.1;
 
 // What is compared with the threshold of a score.
 function crowded(score, { [score]: u, odds }) {
@@ -28,9 +26,10 @@ function crowded(score, { [score]: u, odds }) {
 }
 
 export class Decision {
-  // `labels`, `decision` and `window` are those of a model's description.
-  constructor({ labels, decision, window }) {
+  // `labels`, `decision`, `window` and `stream` are those of a model's description.
+  constructor({ labels, decision, window, stream }) {
     this.labels = labels;
+    this.words = stream?.calibration?.words_chosen ?? labels; // those that the thresholds hold for; no others give events
     this.settings = decision;
     this.window = window;
     this.firstScore = Object.keys(decision.thresholds)[0];
@@ -71,7 +70,7 @@ export class Decision {
     this.armed ||= this.released >= this.rearm;
     if (accepted && this.armed && time - this.eventTime >= this.settings.refractory - ROUNDING) {
       Object.assign(this, { armed: false, released: 0, word: now.guess, eventTime: time });
-      events.push(this.event(now, time, null));
+      if (this.words.includes(now.guess)) events.push(this.event(now, time, null));
     }
     return { now, events };
   }
@@ -118,7 +117,7 @@ export class Decision {
     if (episode && time - (speech ? HOP : 0) - episode.last >= PAUSE - ROUNDING) {
       const length = episode.last - episode.start;
       const utterance = length >= MIN_SPEECH - ROUNDING && length <= MAX_SPEECH + ROUNDING;
-      if (episode.best && utterance && !episode.accepted && standsOut(episode.best, this.labels)) {
+      if (episode.best && utterance && !episode.accepted && this.maybeMeant(episode.best)) {
         event = this.event(episode.best, time, episode.clipped ? "clipped" : "uncertain");
       }
       episode = null;
@@ -131,6 +130,11 @@ export class Decision {
     }
     this.episode = episode;
     return event;
+  }
+
+  // Whether one of the words may have been meant.
+  maybeMeant({ guess, probability }) {
+    return this.words.includes(guess) && worthNaming(guess, Math.max(...probability), this.labels.length);
   }
 
   event({ guess, probability, vacuity, entropy }, time, reason) {

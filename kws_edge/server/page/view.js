@@ -1,5 +1,7 @@
 // What is shown. Everything goes in as text, never as HTML.
 
+import { worthNaming } from "./decision.js";
+
 const $ = (id) => document.getElementById(id);
 const percent = (x) => `${(100 * x).toFixed(x > 0.9995 || x < 0.0005 ? 0 : 1)} %`;
 const MOST = 100; // entries of a log
@@ -84,8 +86,8 @@ function answer(item, said, when, details) {
 function words({ label, guess, reason, probability }, K) {
   if (label) return label;
   if (reason === "losses") return "too many samples are lost to recognise words";
-  const standsOut = guess && !guess.startsWith("_") && probability > 1 / K + 0.1;
-  return `not sure (${reason.replace("_", " ")})${standsOut ? `, best guess ${guess}` : ""}`;
+  const named = guess && worthNaming(guess, probability, K);
+  return `not sure (${reason.replace("_", " ")})${named ? `, best guess ${guess}` : ""}`;
 }
 
 function numbers({ probability, entropy, vacuity }) {

@@ -313,17 +313,18 @@ def test_the_browser_resamples_as_well_as_the_server(page: Page, rate: int, chun
 
 @pytest.mark.parametrize("padding", ["same", "valid"])
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "words"),
     [
-        StreamSettings({"entropy": 0.5}),
-        StreamSettings({"vacuity": 0.4, "entropy": 0.6}, {"mid": {"entropy": 0.3}}, 0.5, 0.5, 0.1, 0.5, 0.3),
-        StreamSettings({"entropy": 0.6}, smoothing=0.1, crowding=3.0),
-        StreamSettings({"vacuity": 0.7}, smoothing=0.0, hysteresis=0.0, rearm=0.0, refractory=0.0),
+        (StreamSettings({"entropy": 0.5}), None),
+        (StreamSettings({"vacuity": 0.4, "entropy": 0.6}, {"mid": {"entropy": 0.3}}, 0.5, 0.5, 0.1, 0.5, 0.3), None),
+        (StreamSettings({"entropy": 0.6}, smoothing=0.1, crowding=3.0), None),
+        (StreamSettings({"vacuity": 0.7}, smoothing=0.0, hysteresis=0.0, rearm=0.0, refractory=0.0), None),
+        (StreamSettings({"entropy": 0.3}), ["low"]),
     ],
-    ids=["as calibrated on clips", "everything set", "crowded", "nothing held back"],
+    ids=["as calibrated on clips", "everything set", "crowded", "nothing held back", "calibrated for one word"],
 )
 def test_the_page_cuts_and_decides_a_stream_as_the_package_does(
-    page: Page, padding: Literal["same", "valid"], settings: StreamSettings
+    page: Page, padding: Literal["same", "valid"], settings: StreamSettings, words: list[str] | None
 ) -> None:
     """The network of this test says what chance says, in runs, so that words, abstentions and repeats all come."""
     labels = ("low", "mid", "_unknown_")
@@ -337,7 +338,7 @@ def test_the_page_cuts_and_decides_a_stream_as_the_package_does(
     alphas = alphas.astype(np.float32)
     vacuities = len(labels) / (alphas.sum(axis=1) + len(labels))
 
-    stream, decision = HopStream(metadata), Decision(metadata, settings, DEFAULT_HOP)
+    stream, decision = HopStream(metadata), Decision(metadata, settings, DEFAULT_HOP, words)
     hops = list(stream.push(samples[:gap_at]))
     before = len(hops)
     stream.gap(gap)
@@ -353,6 +354,7 @@ def test_the_page_cuts_and_decides_a_stream_as_the_package_does(
         expected.append([hop.time, hop.level, hop.noise, hop.clipped, hop.frames is not None, told])
 
     about = {"labels": labels, "window": window_seconds(metadata), "decision": settings.to_dict()}
+    about["stream"] = {"calibration": {"words_chosen": words}}
     found = page.js(
         f"""Promise.all([import("/page/hops.js"), import("/page/decision.js")]).then(([hops, {{ Decision }}]) => {{
             const bytes = atob({base64.b64encode(samples.tobytes()).decode()!r});
