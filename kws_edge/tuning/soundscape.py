@@ -205,16 +205,16 @@ class _Fill:
         return samples[:n]
 
 
-def _endless(recordings: Sequence[F32], level: float, order: np.random.Generator) -> Iterator[F32]:
+def _endless(recordings: Sequence[F32], level: float, rng: np.random.Generator) -> Iterator[F32]:
     while True:
-        for i in order.permutation(len(recordings)):
+        for i in rng.permutation(len(recordings)):
             recording = recordings[i]
             yield _faded(recording) * np.float32(_gain(recording, level))
 
 
-def _room(order: np.random.Generator) -> Iterator[F32]:
+def _room(rng: np.random.Generator) -> Iterator[F32]:
     while True:
-        yield np.float32(ROOM_LEVEL) * order.standard_normal(SAMPLE_RATE, np.float32)
+        yield np.float32(ROOM_LEVEL) * rng.standard_normal(SAMPLE_RATE, np.float32)
 
 
 def _faded(samples: F32, *, start: bool = True, end: bool = True) -> F32:
