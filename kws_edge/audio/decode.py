@@ -309,7 +309,7 @@ def _explain(view: _View, head: bytes, said: str = "Format not recognised") -> s
         return f"{codec} is not supported; expected {_FORMATS}"
     if riff.is_wav(head) and (problem := riff.explain(view.read_at)):
         return problem
-    if head[:3] == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
+    if _format(head) == "MP3":
         return f"an MP3 file without a valid frame; expected {_FORMATS}"
     reason = said.strip().rstrip(".") if head else "no bytes"
     return f"not readable as audio ({reason}); expected {_FORMATS}"
