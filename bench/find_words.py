@@ -19,6 +19,7 @@ import pocketsphinx
 from rich.progress import track
 
 from kws_edge import KeywordModel
+from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import is_audio, load
 
@@ -40,15 +41,19 @@ FRAMES = 100  # of pocketsphinx, a second
 
 def words_in(decoder: pocketsphinx.Decoder, path: Path, labels: tuple[str, ...]) -> Iterator[tuple[float, float, str]]:
     """The labels that are heard in a recording: start and end in seconds, and the label."""
-    samples = load(path).samples
+    for start, end, word in decoded(decoder, load(path).samples):
+        if (label := SOUNDS_LIKE.get(word, word)) in labels:
+            yield start, end, label
+
+
+def decoded(decoder: pocketsphinx.Decoder, samples: F32) -> Iterator[tuple[float, float, str]]:
+    """What a decoder makes of samples, float32 [n] at 16 kHz: start and end in seconds, and the word."""
     decoder.start_utt()
     decoder.process_raw((np.clip(samples, -1, 1) * 32767).astype(np.int16).tobytes(), full_utt=True)
     decoder.end_utt()
     for segment in decoder.seg() or ():
         word = segment.word.partition("(")[0]  # "the(2)" is another way to say it
-        label = SOUNDS_LIKE.get(word, word)
-        if label in labels:
-            yield segment.start_frame / FRAMES, (segment.end_frame + 1) / FRAMES, label
+        yield segment.start_frame / FRAMES, (segment.end_frame + 1) / FRAMES, word
 
 
 def main() -> None:

@@ -246,7 +246,7 @@ def markdown(result: dict[str, Any]) -> str:
     }
     direct, after = result["direct"], result["batched"][-1]["memory_after_mb"]
     all_after = result["processes"][-1]["memory_after_mb"]
-    return f"""{BEGIN}
+    return f"""\
 Model `{result["model"]}` on {result["machine"]}, Python {result["python"]}, {result["seconds"]} s a row. The model
 called directly in a loop, decoded clips of a second, one thread: {direct["per_second"]} a second, {direct["per_core"]}
 per core.
@@ -266,15 +266,13 @@ after the last row {all_after} MB:
 
 Live streams, each 0.1 s of audio every 0.1 s; "sound" is the share of the time in which there is any:
 
-{lines(stream_columns, result["streams"])}
-{END}"""
+{lines(stream_columns, result["streams"])}"""
 
 
-def write_docs(result: dict[str, Any]) -> None:
-    """Put the tables between their marks in docs/measurements/server.md."""
-    text = DOCS.read_text()
-    before, rest = text.split(BEGIN)
-    DOCS.write_text(before + markdown(result) + rest.split(END)[1])
+def write_docs(begin: str, text: str, end: str) -> None:
+    """Put a text between two marks in docs/measurements/server.md."""
+    before, rest = DOCS.read_text().split(begin)
+    DOCS.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
 
 
 def main() -> None:
@@ -326,7 +324,7 @@ def main() -> None:
     if given.docs:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(result, indent=2) + "\n")
-        write_docs(result)
+        write_docs(BEGIN, markdown(result), END)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,10 @@ from typing import Any
 import httpx
 import numpy as np
 import soundfile
-from load import ROOT, RunningServer, word
+from load import RunningServer, word, write_docs
 
 from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 
-DOCS = ROOT / "docs" / "measurements" / "server.md"
 BEGIN, END = "<!-- soak: written by bench/soak.py --docs -->", "<!-- /soak -->"
 HANDSHAKE = (
     b"GET /v1/stream?%b HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -338,8 +337,7 @@ def main() -> None:
     text = f"Model `{given.model.stem}` on {machine}, {given.seconds:.0f} s.\n\n| | |\n| --- | ---: |\n{rows}"
     print(text)
     if given.docs:
-        before_marks, rest = DOCS.read_text().split(BEGIN)
-        DOCS.write_text(f"{before_marks}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        write_docs(BEGIN, text, END)
 
 
 if __name__ == "__main__":

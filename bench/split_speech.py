@@ -22,9 +22,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pocketsphinx
-from find_words import FRAMES, SOUNDS_LIKE, words_in
+from find_words import SOUNDS_LIKE, decoded, words_in
 from rich.progress import track
 
 from kws_edge import KeywordModel
@@ -87,13 +86,7 @@ def aligned_words(
     """Where each word of a text lies in its recording, float32 [n]: start, end, word. None where they do not fit."""
     try:
         decoder.set_align_text(" ".join(text))
-        decoder.start_utt()
-        decoder.process_raw((np.clip(samples, -1, 1) * 32767).astype(np.int16).tobytes(), full_utt=True)
-        decoder.end_utt()
-        return [
-            (segment.start_frame / FRAMES, (segment.end_frame + 1) / FRAMES, segment.word.partition("(")[0])
-            for segment in decoder.seg() or ()
-        ]
+        return list(decoded(decoder, samples))
     except RuntimeError:
         return None
 
