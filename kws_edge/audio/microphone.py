@@ -76,10 +76,13 @@ class Microphone:
         Parameters
         ----------
         device : index or part of a name, as in `input_devices`; None for the system's default.
-        channel : as for `load`: a number from 1, "mix", or None.
+        channel : one of several channels, from 1; "mix" for their average; None for the average where the channels do
+            not cancel each other, else the strongest.
         block : seconds of sound in a block.
         queue : most seconds of sound that may wait for the consumer.
-        patience, retries, backoff : see the constants of this module.
+        patience : seconds without a block after which the device counts as lost.
+        retries : attempts to open it again, with no block in between, before an error.
+        backoff : seconds before the second attempt; each next one waits twice as long.
         backend : a module with sounddevice's interface, for tests.
 
         Raises

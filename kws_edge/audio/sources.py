@@ -69,7 +69,7 @@ class AudioSource(Protocol):
 
 
 class WavFile:
-    """A recording of any format that `audio.load` reads, in blocks, in bounded memory.
+    """A recording of any format that `KeywordModel.classify` reads, in blocks, in bounded memory.
 
     Examples
     --------
@@ -79,9 +79,17 @@ class WavFile:
     """
 
     def __init__(self, source: Source, *, realtime: bool = False, channel: Channel | None = None) -> None:
-        """Read a file; `realtime` hands each block over no earlier than a microphone would, `channel` is as for `load`.
+        """Read a file.
 
-        Raises SettingError for an impossible channel.
+        Parameters
+        ----------
+        source : a path, the bytes of a file, or a seekable binary file.
+        realtime : hand each block over no earlier than a microphone would.
+        channel : as for `Microphone`.
+
+        Raises
+        ------
+        SettingError : an impossible channel.
         """
         check_channel(channel)
         self._source, self._realtime, self._channel, self._closed = source, realtime, channel, False
@@ -127,7 +135,7 @@ class StandardInput:
     """Raw PCM from a pipe: 16-bit little-endian, mono.
 
     A WAV header in front of it, as `arecord` writes without `-t raw`, is read and left out; it may say another rate,
-    and several channels, which become one as channels.py says. Where it says how many bytes of samples there are, what
+    and several channels, which become one (`channel`). Where it says how many bytes of samples there are, what
     follows them is no sound.
 
     Examples
@@ -142,11 +150,17 @@ class StandardInput:
     def __init__(
         self, rate: int = SAMPLE_RATE, stream: BinaryIO | None = None, *, channel: Channel | None = None
     ) -> None:
-        """Read samples of so many Hz, from standard input unless another stream is given; `channel` is as for `load`.
+        """Read samples from a pipe.
+
+        Parameters
+        ----------
+        rate : sample rate in Hz, 4,000 to 192,000; a WAV header replaces it.
+        stream : a binary file; None for standard input.
+        channel : as for `Microphone`.
 
         Raises
         ------
-        SettingError : a rate outside `MIN_RATE` to `MAX_RATE`, an impossible channel, or a stream that is text or none.
+        SettingError : a rate out of its range, an impossible channel, or a stream that is text or none.
         """
         if isinstance(rate, bool) or not isinstance(rate, int) or not MIN_RATE <= rate <= MAX_RATE:
             raise SettingError(f"rate={rate!r} Hz; expected a whole number from {MIN_RATE} to {MAX_RATE}")

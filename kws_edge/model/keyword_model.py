@@ -82,7 +82,7 @@ class KeywordModel:
 
         Parameters
         ----------
-        model : None for `DEFAULT_MODEL`, the name of a shipped model, or a path: a text that ends in .onnx or has a
+        model : None for "stream", the name of another shipped model, or a path: a text that ends in .onnx or has a
             separator in it. The file is not needed after loading, except to pickle the model; the step form beside
             it, NAME.step.onnx, is read when the first stream begins.
         provider : the execution provider: "cpu", or one that another build of onnxruntime has, such as "cuda".
@@ -136,7 +136,7 @@ class KeywordModel:
 
         Parameters
         ----------
-        features : float32 [b, n_mfcc, frames], b at least 1: windows as `features.pad` gives them.
+        features : float32 [b, n_mfcc, frames], b at least 1: MFCC of windows, such as [2, 64, 128].
 
         Raises
         ------
@@ -173,10 +173,12 @@ class KeywordModel:
 
         Parameters
         ----------
-        source, rate : a path, the bytes of a file, a binary file, or samples with their rate, as for `load.load`.
+        source, rate : a path, the bytes of a file, a seekable binary file, or an array [n] or [n, channels] of int16,
+            int32, uint8 or floating point with its rate in Hz; a file says its own rate.
         target : accepted accuracy for which the threshold was chosen: 0.995, 99.5 or "99.5 %".
         score : "entropy" or "vacuity"; None for the model's choice.
-        channel : one of several channels, from 1, "mix" for their average, or None as for `load.load`.
+        channel : one of several channels, from 1; "mix" for their average; None for the average where the channels do
+            not cancel each other, else the strongest.
         progress : called now and then with the seconds of audio processed so far.
 
         Raises

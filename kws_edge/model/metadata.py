@@ -69,20 +69,20 @@ class Metadata:
     name : name of the model, without spaces or path separators, so that it can be given on the command line.
     labels : the words, in the order of α; at least two, all different, each of one line. A label that begins
         with an underscore (`_unknown_`, `_silence_`) is not a word, and is never an answer.
-    variant : a name in `variants.VARIANTS`.
+    variant : one of the twelve variants of the method, such as "softmax".
     front_end : the settings of the MFCC that the network was trained on.
     score : the uncertainty that decides by default whether a label is withheld.
     thresholds : score → its operating points, one per calibrated target, in rising order of targets. Empty if the
         model is not calibrated; otherwise it has at least the default score.
     calibration : how the thresholds were chosen: split, clips, method.
     training : how the weights were trained: data, recipe, epochs, seed, repeat, parameters and the like. `purpose` is
-        `WAKE_WORD` for a model that should report its words and nothing else.
+        "wake word" for a model that should report its words and nothing else.
     accuracy : split → {accuracy, low, high, clips}: a fraction, its 95 % interval and the number of clips.
     licence, attribution : licence of the weights, and whom to name for the training data.
     stream : settings for streams and their calibration; None if the model is not calibrated on streams.
     padding : "same" if the network sees zeros beyond the edges of a window, so that each window of a stream is computed
         anew. "valid" if not: a window of a stream then has `front_end.frames` frames of sound, and its outputs can be
-        computed from the new frames alone (stream/incremental.py). A file without this field is "same".
+        computed from the new frames alone. A file without this field is "same".
     schema : the version of this list of fields.
 
     Raises
@@ -215,7 +215,8 @@ class Metadata:
 
         Raises
         ------
-        ModelError : it is not JSON; its schema is another than `SCHEMA`; a field is missing, unknown or impossible.
+        ModelError : it is not JSON; its schema is not the one that this version reads; a field is missing, unknown or
+            impossible.
         """
         try:
             values = json.loads(text, parse_constant=_refuse_constant)

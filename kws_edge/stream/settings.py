@@ -24,7 +24,7 @@ class StreamSettings:
     thresholds : score → the highest accepted uncertainty; if there are two, both must hold.
     labels : label → thresholds that replace those above for that label.
     probability : the lowest accepted p̂, 0 to 1.
-    smoothing : time over which windows are averaged, 0 (the last window alone) to `MAX_SMOOTHING`.
+    smoothing : time over which windows are averaged, 0 (the last window alone) to 0.9.
     hysteresis : how far a score must rise from its threshold towards 1 to arm the decision again, 0 to 1.
     rearm : how long it must stay there, or another label be the best, 0 to 10.
     refractory : shortest time between events, 0 to 60.
@@ -97,7 +97,7 @@ class StreamSettings:
         Parameters
         ----------
         score : "entropy", "vacuity" or "both"; None for the model's own.
-        target : the accuracy of accepted clips, as 0.995, 99.5 or "99.5 %"; None for `DEFAULT_TARGET`.
+        target : the accuracy of accepted clips, as 0.995, 99.5 or "99.5 %"; None for 0.995.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class StreamSettings:
         """The settings for commands after a wake word.
 
         These are `stream["after_wake"]` of the metadata (`kws-edge calibrate --after-wake`), or otherwise the
-        thresholds for clips at `DEFAULT_TARGET`, which are looser than those for streams. The latter have no crowding,
+        thresholds for clips at a target of 0.995, which are looser than those for streams. The latter have no crowding,
         because the wake word itself was said just before.
 
         Raises

@@ -83,7 +83,7 @@ class Spotter:
         ----------
         words : the labels that give events, such as {"yes", "no"}, in capitals or not; None for those that the stream
             settings in the model's file were calibrated for (after a wake word, those for after one), where it is these
-            that are used, else for all. Others are recognised in silence.
+            that are used, else for all. Other words give no event.
         hop : seconds between the windows that the network sees, 0.01 to 1, a multiple of 0.01.
         score, target : which clip thresholds to use; None for the model's stream settings, or its own score at 0.995
             where it was not calibrated on streams.

@@ -39,7 +39,7 @@ def candidates(
     scores: Sequence[Score],
     words: Collection[str] | None = None,
 ) -> list[dict[str, float]]:
-    """Thresholds to try, in rising order: at most 2 CANDIDATES + 1, each for all scores.
+    """Thresholds to try, in rising order: at most 49, each for all scores.
 
     Half of them are spread evenly over the scores of hops at words, where they change the misses. The other half are
     among the lowest scores without a word, more densely towards the lowest, where they change the false accepts. The

@@ -151,10 +151,10 @@ def trace_negatives(
 
     Parameters
     ----------
-    pattern : a file, a folder, or a pattern such as "esc10/*/3-*".
+    pattern : a file, a folder, or a pattern such as `"esc10/*/3-*"`.
     hop : seconds between the windows that the network sees.
     step : called after each recording.
-    name : name of the stream; None for the end of the pattern. Each of several streams needs its own (`short_names`).
+    name : name of the stream; None for the end of the pattern. Each of several streams needs its own.
 
     Raises
     ------
@@ -199,13 +199,13 @@ def trace_words(
 
     Parameters
     ----------
-    clips : (word, file) pairs, as `spoken` lists them.
+    clips : (word, file) pairs.
     name : name of the stream.
     hop : seconds between the windows that the network sees.
     seed : seed for the pauses and the noise.
     step : called after each clip.
-    background, snr : recordings to mix with the words, and how many dB below them; of those of more than
-        `MAX_SECONDS`, so long a part at a time.
+    background, snr : recordings to mix with the words, and how many dB below them; long recordings are read
+        ten minutes at a time.
     gap : the shortest and longest pause, s.
 
     Raises

@@ -4,13 +4,16 @@ import ast
 import doctest
 import importlib
 import importlib.util
+import inspect
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import click
+import griffe
 import pytest
 from live_server import live_server
 from paths import ROOT
@@ -28,9 +31,9 @@ ADDRESS = "http://127.0.0.1:8765"
 PUBLIC = [kws_edge, kws_edge.client, kws_edge.tuning]
 
 
-def outputs() -> ModuleType:
-    """The script that runs the commands of the docs."""
-    spec = importlib.util.spec_from_file_location("outputs", ROOT / "docs" / "generate" / "outputs.py")
+def generate(name: str) -> ModuleType:
+    """A script of docs/generate: `outputs` runs the commands of the docs, `docstrings` reads those of the code."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "generate" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -89,6 +92,68 @@ def test_every_public_name_has_an_example_that_runs(
     run_examples(docstring, "docstring", address)
 
 
+def documented() -> Iterator[tuple[str, str, set[str], ModuleType]]:
+    """Each docstring on the site: whose it is, its text without examples, the names that it may use, its module."""
+    for name, thing in {name: getattr(module, name) for module in PUBLIC for name in module.__all__}.items():
+        home = sys.modules[thing.__module__]
+        members = {key: value for key, value in vars(thing).items() if isinstance(thing, type)}
+        own = {*members, *getattr(thing, "__annotations__", {})}
+        parts = {name: thing, **{f"{name}.{key}": value for key, value in members.items() if not key.startswith("_")}}
+        if "__init__" in members:
+            parts[f"{name}()"] = members["__init__"]
+        for whose, part in parts.items():
+            function = getattr(part, "__func__", part)
+            names = {*own, *(inspect.signature(function).parameters if inspect.isfunction(function) else ())}
+            text = inspect.getdoc(function) if isinstance(function, type | FunctionType | property) else None
+            yield whose, (text or "").partition("\nExamples\n---")[0], names, home
+
+
+def private_names(text: str, own: set[str], home: ModuleType) -> list[str]:
+    """What a docstring names that no page of the site explains: constants, functions and files of the package."""
+    known = {*own, *(name for module in PUBLIC for name in module.__all__), *vars(kws_edge.errors)}
+    known |= {module.__name__ for module in PUBLIC} | {"kws_edge"}
+    quoted = {name.partition(".")[0] for name in re.findall(r"`([A-Za-z_][\w.]*)`", text)}
+    modules = {path.stem for path in (ROOT / "kws_edge").rglob("*.py")}
+    private = {name for name in quoted - known if name in vars(home) or name in modules or name.isupper()}
+    return sorted(private | set(re.findall(r"[\w/]+\.py\b|this module", text)))
+
+
+def test_the_reference_names_nothing_that_it_does_not_explain() -> None:
+    found = {whose: private_names(text, own, home) for whose, text, own, home in documented()}
+    assert len(found) > 60
+    assert {whose: names for whose, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("text", ["None for `MAX_SECONDS`.", "as for `load`", "see channels.py", "as `load.load` does"])
+def test_a_private_name_in_a_docstring_is_noticed(text: str) -> None:
+    assert private_names(text, set(), sys.modules["kws_edge.audio.load"])
+
+
+def test_an_entry_for_several_names_is_read_from_the_first() -> None:
+    text = "Do it.\n\nParameters\n----------\nsource, rate : a file, or\n    samples.\nhop : seconds.\n"
+    entries = generate("docstrings").numpydoc(text).partition("----------\n")[2]
+    assert (
+        entries
+        == "source\n    `source`, `rate`: a file, or\n    samples.\nrate\n    see `source`.\nhop\n    seconds.\n"
+    )
+
+
+def test_the_reference_shows_a_constant_by_its_value(tmp_path: Path) -> None:
+    package = tmp_path / "sample"
+    package.mkdir()
+    (package / "__init__.py").write_text("from sample.settings import HOP\n")
+    (package / "settings.py").write_text("from typing import Final\n\nHOP: Final = 0.1\nOF = HOP.hex\n")
+    (package / "stream.py").write_text(
+        "from dataclasses import dataclass\nfrom sample import HOP\nfrom sample.settings import OF\n\n"
+        "def listen(hop: float = HOP, of: object = OF, n: int = 3) -> None: ...\n\n"
+        "@dataclass\nclass Wake:\n    seconds: float = HOP\n"
+    )
+    extensions = griffe.load_extensions(generate("docstrings").OneLineEntries)
+    loaded = griffe.load("sample", search_paths=[tmp_path], extensions=extensions)
+    assert [str(p.default) for p in loaded["stream.listen"].parameters] == ["0.1", "OF", "3"]
+    assert [str(p.default) for p in loaded["stream.Wake"].parameters if p.name == "seconds"] == ["0.1"]
+
+
 @pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
 def test_every_public_name_is_on_a_page_of_the_reference(module: ModuleType) -> None:
     """Errors are on the page of theirs as a group."""
@@ -107,10 +172,10 @@ def test_the_sessions_of_the_docs_print_what_they_show(
     run_examples(text, "session", address)
 
 
-@pytest.mark.parametrize("page", outputs().pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", generate("outputs").pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_the_docs_print_what_they_show(page: Path) -> None:
     """`python docs/generate/outputs.py` writes it anew."""
-    assert not list(outputs().differences(page))
+    assert not list(generate("outputs").differences(page))
 
 
 @pytest.mark.parametrize("text", all_blocks("python"))
