@@ -50,9 +50,8 @@ def models(name: str | None, operators: bool, as_json: bool) -> None:
         click.echo(f"  {'NAME':20} {'VARIANT':15} {'WORDS':>5} {'TEST ACCURACY':>14}")
         for key, metadata in described.items():
             mark = "*" if key == DEFAULT_MODEL else " "
-            click.echo(
-                f"{mark} {key:20} {metadata.variant:15} {len(metadata.labels):5} {_accuracy(metadata, 'test'):>14}"
-            )
+            words = len(_words(metadata))
+            click.echo(f"{mark} {key:20} {metadata.variant:15} {words:5} {_accuracy(metadata, 'test'):>14}")
         click.echo("* is the default.")
 
 
@@ -67,13 +66,22 @@ def _show_operators(name: str | None) -> None:
     click.echo(to_config(needed_operators([*files, *forms])), nl=False)
 
 
+def _words(metadata: "Metadata") -> list[str]:
+    from kws_edge.model.metadata import is_word
+
+    return list(filter(is_word, metadata.labels))
+
+
 def _accuracy(metadata: "Metadata", split: str) -> str:
     result = metadata.accuracy.get(split)
     return f"{result['accuracy']:.2%}" if result else "-"
 
 
 def _describe(metadata: "Metadata") -> str:
-    lines = [metadata.name, f"  variant      {metadata.variant}", f"  words        {', '.join(metadata.labels)}"]
+    words = _words(metadata)
+    lines = [metadata.name, f"  variant      {metadata.variant}", f"  words        {', '.join(words)}"]
+    if others := [label for label in metadata.labels if label not in words]:
+        lines.append(f"  other labels {', '.join(others)}, never an answer")
     for split, r in metadata.accuracy.items():
         lines.append(f"  {split:12} {r['accuracy']:.2%} right ({r['low']:.2%} to {r['high']:.2%}), {r['clips']} clips")
     for score, points in metadata.thresholds.items():

@@ -286,6 +286,17 @@ class TestModels:
         assert values.pop("default") is False
         assert values == json.loads(tiny_model.METADATA.to_json())
 
+    def test_labels_that_are_no_words_are_not_counted_as_words(
+        self, clips: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (clips / "models").mkdir()
+        metadata = replace(tiny_model.METADATA, name="ten", labels=("low", "_unknown_", "_silence_"))
+        tiny_model.save(clips / "models", "ten", metadata=metadata)
+        monkeypatch.setattr("kws_edge.model.shipped.MODELS", clips / "models")
+        assert run("models").stdout.splitlines()[1].split() == ["ten", "softmax", "1", "90.00%"]
+        text = run("models", "ten").stdout
+        assert "  words        low\n  other labels _unknown_, _silence_, never an answer\n" in text
+
     def test_the_list_marks_the_default(self, clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (clips / "models").mkdir()
         for name in ("another", DEFAULT_MODEL):
