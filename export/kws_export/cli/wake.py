@@ -25,8 +25,9 @@ from kws_export.cli.options import (
 @click.option(
     "--negatives",
     multiple=True,
+    required=True,
     metavar="PATH",
-    help="Required: speech without the word, a pack, folder or file; repeatable.",
+    help="Hours of speech without the word: a pack of `kws-export pack`, a folder or a file; repeatable.",
 )
 @click.option(
     "--recordings",
@@ -153,11 +154,6 @@ def wake(
         words, language=language, voices=tuple(voices.split(",")), takes=takes, near_misses=near_misses,
         epochs=epochs, steps=steps, seed=seed, limit=limit,
     )  # fmt: skip
-    if not negatives:
-        raise SettingError(
-            "--negatives is missing; give hours of speech without the word, such as the release's pack or one made by "
-            "`kws-export pack`"
-        )
     tune_process()
     if threads:
         torch.set_num_threads(threads)

@@ -254,6 +254,12 @@ def test_a_wake_models_card_shows_what_was_typed_without_this_machines_folders()
     assert _command(typed) == "kws-export wake AC/DC --negatives=n.npz --out 'x y.onnx' --recordings-note 'CC BY/4.0'"
 
 
+def test_a_wake_model_without_negatives_is_wrong_usage(tmp_path: Path) -> None:
+    result = call("wake", "hey lamp", "--out", tmp_path / "lamp.onnx")
+    assert result.exit_code == 2
+    assert "Missing option '--negatives'" in result.stderr
+
+
 def test_packages_are_for_kokoro_alone(tmp_path: Path) -> None:
     result = call("download", tmp_path / "speech_commands", "--from", tmp_path)
     assert result.exit_code == 2
