@@ -58,7 +58,9 @@ class Address:
             given = without_password(url) if isinstance(url, str) else url
             raise SettingError(f"server {shown(given)}; expected http://HOST:PORT or https://HOST")
         if key is not None and not (isinstance(key, str) and re.fullmatch(r"[!-~]+", key)):
-            raise SettingError("the API key has spaces or other characters that no header can carry, or none at all")
+            raise SettingError(
+                "the API key is empty or has characters that no header can carry; expected the key of the server"
+            )
         check_seconds("timeout", timeout, "above 0 and up to a day", lambda seconds: 0 < seconds <= _LONGEST)
         url = str(parsed.copy_with(userinfo=b"")).rstrip("/")  # its scheme in small letters, by which others know it
         proxy = proxy_of(url)

@@ -138,7 +138,9 @@ def model(name: str | None) -> Found:
         try:
             KeywordModel.load(other)
         except KwsEdgeError as error:
-            yield Finding(check, Status.PROBLEM, collapsed(error), "pip install --force-reinstall kws-edge")
+            yield Finding(
+                check, Status.PROBLEM, collapsed(error), "in a checkout of kws-edge, pip install --force-reinstall ."
+            )
     start = time.perf_counter()
     model = KeywordModel.load(name)
     answer = model.classify(SAMPLES / f"{WORD}.flac")

@@ -248,7 +248,7 @@ def test_a_shipped_model_that_is_damaged_is_a_problem(
     path.write_bytes(content)
     monkeypatch.setattr("kws_edge.model.shipped.shipped_models", lambda: {"damaged": path})
     (finding, _) = found("model", tiny)
-    assert (finding.status, finding.advice) == (PROBLEM, "pip install --force-reinstall kws-edge")
+    assert (finding.status, finding.advice) == (PROBLEM, "in a checkout of kws-edge, pip install --force-reinstall .")
     assert str(path) in finding.message
     assert [f.status for f in found("versions of models", tiny)] == [OK]
 
