@@ -1,4 +1,4 @@
-"""Show names from files safely on one line of output, and name folders for texts."""
+"""Show names from files safely on one line of output, count things in words, and name folders for texts."""
 
 import unicodedata
 from itertools import groupby
@@ -40,6 +40,11 @@ def shown(value: object, most: int = 80) -> str:
 def shortened(text: str, most: int = 80) -> str:
     """The beginning of a text that somebody else has chosen, of so many characters."""
     return text if len(text) <= most else text[:most] + "…"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as "1 run" or "2,000 runs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def words_of(text: str) -> list[str]:

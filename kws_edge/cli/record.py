@@ -17,7 +17,7 @@ import click
 from kws_edge.cli.options import channel_option, device_option
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import add_file
-from kws_edge.text import folder_name, one_line
+from kws_edge.text import counted, folder_name, one_line
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
@@ -99,7 +99,9 @@ def record(
                 break
     if not as_json:
         told = "" if kept or refused else "; nothing was louder than the noise for as long as a word"
-        click.echo(f"{kept} takes of {word!r} in {one_line(store.folder)}, {refused} refused{told}", err=True)
+        click.echo(
+            f"{counted(kept, 'take')} of {word!r} in {one_line(store.folder)}, {refused} refused{told}", err=True
+        )
     if kept == 0 or (wanted is not None and kept < wanted):
         sys.exit(1)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kws_edge.text import one_line
+from kws_edge.text import counted, one_line
 from kws_export.cli.options import existing_file, existing_folder
 
 if TYPE_CHECKING:
@@ -67,5 +67,6 @@ def pack(
     for line in manifest_lines(packed):
         click.echo(line)
     click.echo(
-        f"{packed.hours:.2f} h, {len(packed.pieces):,} recordings, {out.stat().st_size / 1e6:.0f} MB: {one_line(out)}"
+        f"{packed.hours:.2f} h, {counted(len(packed.pieces), 'recording')}, {out.stat().st_size / 1e6:.0f} MB: "
+        f"{one_line(out)}"
     )

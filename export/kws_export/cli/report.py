@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from kws_edge.text import counted
 from kws_export.cli.options import existing_file, existing_folder
 
 
@@ -24,7 +25,8 @@ def report(scores: Path, out: Path, loss_times: Path | None) -> None:
     and the same score files give the same report.
 
     \b
-    kws-export report research/nine/scores --out research/nine --loss-times research/nine/losses.json
+    kws-export report runs/scores --out runs/report
+    kws-export report research/nine/scores --out research/nine
     """
     from dataclasses import replace
 
@@ -33,7 +35,6 @@ def report(scores: Path, out: Path, loss_times: Path | None) -> None:
     from kws_export.report.loss_times import LossTimes
     from kws_export.report.plots import all_plots
     from kws_export.report.report import load_scores, write_report
-    from kws_export.report.tables import counted
 
     runs, times = load_scores(scores), LossTimes.load(loss_times) if loss_times else None
     with bar("computing", len(runs) + len({run.variant for run in runs})) as step:

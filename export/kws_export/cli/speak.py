@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kws_edge.text import counted
 from kws_export.cli.options import language_option, phonemes_option, voices_option
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def speak(
                 for _ in write_renditions(engine, renditions, out / folder_name(text)):
                     progress.advance(task)
                     made += 1
-    click.echo(f"{made:,} clips of {len(said)} texts in {out}")
+    click.echo(f"{counted(made, 'clip')} of {counted(len(said), 'text')} in {out}")
 
 
 def _near(texts: tuple[str, ...], count: int, language: str) -> "dict[str, list[Utterance]]":

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from kws_edge.arrays import F64
+from kws_edge.text import counted
 from kws_export.evaluation.score_runs import KeptAnswers
 from kws_export.report.comparison import Comparison
-from kws_export.report.tables import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kws_edge.errors import SettingError
+from kws_edge.text import counted
 from kws_export.evaluation.score_runs import RunScores
 from kws_export.report.comparison import Comparison, kl_end
 from kws_export.report.findings import findings
 from kws_export.report.panels import Plot
 from kws_export.report.plots import all_plots
 from kws_export.report.report_tables import all_tables
-from kws_export.report.tables import Table, counted
+from kws_export.report.tables import Table
 
 
 def load_scores(folder: Path) -> list[RunScores]:

@@ -77,11 +77,6 @@ def _plain(cells: Sequence[str]) -> list[str]:
     return [cell.replace("`", "") for cell in cells]
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things, such as "1 run" or "2 runs"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def percent(fraction: float | None, digits: int = 2) -> str:
     """A fraction in percent, without the sign; NONE for None."""
     return NONE if fraction is None else f"{100 * fraction:.{digits}f}"

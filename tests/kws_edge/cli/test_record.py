@@ -148,6 +148,11 @@ def test_a_recording_with_fewer_takes_than_asked_for_fails_and_its_takes_are_kep
     assert len(list((tmp_path / "yes").iterdir())) == 2
 
 
+def test_a_single_take_is_called_one(tmp_path: Path, long: Path) -> None:
+    result = record("yes", "--out", str(tmp_path), "--from", str(long), "--takes", "1")
+    assert "1 take of 'yes'" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
