@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.cli.remote import View, connected, is_for_waking
 
 if TYPE_CHECKING:
@@ -65,10 +66,14 @@ def run(
     seconds, early = spotter.time, spotter.state == State.WARMING_UP
     events = spotter.finish()
     _tell(events, display, command, saver)
-    if told or events or heard:
-        return
-    if early:
-        display.warn(f"nothing was heard: {seconds:.2f} s of sound came in; expected {spotter.hop:g} s or more")
+    if not (told or events or heard):
+        _warn_of_nothing(display, seconds, spotter.hop, None if early else loudest)
+
+
+def _warn_of_nothing(display: "Display", seconds: float, hop: float, loudest: float | None) -> None:
+    """Say why nothing was heard in so many seconds: too little sound, where there is no level of a hop, or too quiet."""
+    if loudest is None:
+        display.warn(f"nothing was heard: {seconds:.2f} s of sound came in; expected {hop:g} s or more")
     else:
         display.warn(
             f"nothing was heard: too quiet: at most {loudest:.0f} dBFS in {seconds:.1f} s; expected a level above the "
@@ -85,36 +90,53 @@ def run_at(
     command: "EventCommand | None",
     saver: "EventSaver | None",
 ) -> None:
-    """Let a server listen until the source ends; where there is a view, it and the display follow every hop."""
+    """Let a server listen until the source ends; where there is a view, it and the display follow every hop.
+
+    Where the source held nothing to decide on, say why, as `run` does.
+    """
     from kws_edge.client import Hello
+    from kws_edge.stream.state import State
+
+    told, heard, loudest = 0, False, float("-inf")
 
     def watch(message: "Hello | Snapshot") -> None:
+        nonlocal heard, loudest
         if view:
             view(message)
             display.update(_health(source))
-        if saver and not isinstance(message, Hello):
+        if isinstance(message, Hello):
+            return
+        heard = heard or message.state == State.LISTENING
+        loudest = max(loudest, message.level)
+        if saver:
             saver.decided(message.time)
 
-    heard = source
     if saver:
         saver.decided(0.0)
-        heard = _Overheard(source, saver)
+    sent = _Overheard(source, saver)
     with connected(url) as client:
         if asked["abstentions"] is None:
             asked = {**asked, "abstentions": "none" if is_for_waking(client, asked["model"]) else "words"}
-        for event in client.listen(heard, watch=watch if view or saver else None, **asked):
+        for event in client.listen(sent, watch=watch, **asked):
+            told += 1
             _tell([event], display, command, saver)
+    if not (told or heard):
+        seconds = sent.samples / SAMPLE_RATE
+        _warn_of_nothing(display, seconds, asked["hop"], None if seconds < asked["hop"] else loudest)
 
 
 class _Overheard:
-    """A source whose blocks are kept for the events in them, on their way to the server."""
+    """A source whose blocks are counted, and kept for the events in them, on their way to the server."""
 
-    def __init__(self, source: "AudioSource", saver: "EventSaver") -> None:
+    def __init__(self, source: "AudioSource", saver: "EventSaver | None") -> None:
         self._source, self._saver = source, saver
+        self.samples = 0
 
     def __iter__(self) -> Iterator["Block"]:
         for block in self._source:
-            self._saver.add(block)
+            self.samples += len(block.samples)
+            if self._saver:
+                self._saver.add(block)
             yield block
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kws_edge.cli.options import Number
+from kws_edge.cli.options import Number, force_option
 from kws_export.cli.options import cache_option, data_option, existing_file
 
 MAX_LOSS = 0.3
@@ -40,6 +40,7 @@ MAX_LOSS = 0.3
     metavar="POINTS",
     help="Largest acceptable loss of test accuracy, in percentage points.",
 )
+@force_option
 @cache_option
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object, for scripts.")
 def quantise(
@@ -49,6 +50,7 @@ def quantise(
     clips: int,
     seed: int,
     max_loss: float,
+    force: bool,
     cache: Path,
     as_json: bool,
 ) -> None:
@@ -81,7 +83,10 @@ def quantise(
     command += ["--out", f"models/{out.name}", "--clips", str(clips), "--seed", str(seed)]
     command += ["--max-loss", f"{max_loss:g}"] if max_loss != MAX_LOSS else []
     with bar("quantising", len(SETS) + 1) as step:
-        made = make(model, data, out, cache=cache, clips=clips, seed=seed, command=shlex.join(command), step=step)
+        made = make(
+            model, data, out, cache=cache, clips=clips, seed=seed, command=shlex.join(command), overwrite=force,
+            step=step,
+        )  # fmt: skip
     if as_json:
         click.echo(json.dumps(made.parity.to_dict(), allow_nan=False))
     else:

@@ -75,6 +75,7 @@ def quantise(
     clips: int,
     seed: int,
     command: str,
+    overwrite: bool = False,
     step: Callable[[], None] = lambda: None,
 ) -> Quantised:
     """Quantise a model, calibrate its thresholds on validation, and compare it with what it was made from.
@@ -88,14 +89,16 @@ def quantise(
     clips, seed : how many training clips set the ranges, or all where there are fewer, and which. 128 and 1024 give
         accuracies 0.1 points apart.
     command : what rebuilds the file, for the card.
+    overwrite : also where `out` or a form of it exists.
     step : called after each of `len(SETS)` + 1 steps, or fewer where a set is missing.
 
     Raises
     ------
     ModelError : the source is no model of ours, is quantised already, or does not say by which recipe it was trained.
-    SettingError, AudioError : the data cannot be used, or `out` is no name for a new .onnx file.
+    SettingError, AudioError : the data cannot be used, or `out` is no name for a new .onnx file, or is not to be
+        overwritten.
     """
-    check_targets(source, out, overwrite=True)
+    check_targets(source, out, overwrite=overwrite)
     name = model_name(out)
     check_writable(out)
     float_model = KeywordModel.load(source)

@@ -201,6 +201,22 @@ def test_a_pipe_is_listened_to_at_the_server(server: str) -> None:
     same(there.stdout, here.stdout)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.05, "nothing was heard: 0.05 s of sound came in"),  # less than a hop
+        (2, "nothing was heard: too quiet: at most -70 dBFS in 2.0 s"),
+    ],
+)
+def test_a_recording_in_which_nothing_was_heard_is_said_to_be_one(server: str, seconds: float, said: str) -> None:
+    faint = 10 ** (-70 / 20) * np.random.default_rng(1).standard_normal(round(seconds * RATE))
+    soundfile.write("faint.wav", faint, RATE)
+    result = run("listen", "--replay", "faint.wav", "--fast", "--server", server)
+    assert (result.exit_code, result.stdout) == (0, "")
+    (line,) = result.stderr.splitlines()
+    assert said in line
+
+
 def test_events_run_the_command_and_their_sound_is_kept(server: str, folder: Path) -> None:
     assert replay(server, "--on-event", "cat >> said.txt", "--save-events", "kept").exit_code == 0
     labels = [json.loads(line)["label"] for line in (folder / "said.txt").read_text().splitlines()]

@@ -223,7 +223,7 @@ def test_other_forms_of_a_model_that_it_writes_over_are_removed(made: Made, tone
     forms = [out.with_suffix(form) for form in FORMS]
     for path in (out, *forms, tmp_path / "xy.step.onnx"):
         path.write_bytes(b"another network")
-    result = run(tones, made.source, "--out", out)
+    result = run(tones, made.source, "--out", out, "--force")
     assert result.exit_code == 0, result.output
     assert KeywordModel.load(out).metadata.name == "x"
     assert not [path for path in forms if path.exists()]
@@ -239,6 +239,17 @@ def test_a_model_that_is_a_form_of_the_target_is_not_removed(made: Made, tones: 
     assert result.exit_code == 1
     assert "is the model itself" in result.stderr
     assert source.exists()
+
+
+@pytest.mark.parametrize("name", ["x.onnx", "x.step.onnx"])
+def test_a_file_that_exists_is_written_over_by_force_alone(
+    made: Made, tones: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"another network")
+    result = run(tones, made.source, "--out", tmp_path / "x.onnx")
+    assert result.exit_code == 1
+    assert f"{name} exists; expected a new name, or --force" in result.stderr
+    assert (tmp_path / name).read_bytes() == b"another network"
 
 
 def test_a_file_that_answers_worse_is_not_written(
