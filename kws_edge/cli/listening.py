@@ -71,7 +71,7 @@ def run(
 
 
 def _warn_of_nothing(display: "Display", seconds: float, hop: float, loudest: float | None) -> None:
-    """Say why nothing was heard in so many seconds: too little sound, where there is no level of a hop, or too quiet."""
+    """Say why nothing was heard in so many seconds: too little sound, where no level is known, or too quiet."""
     if loudest is None:
         display.warn(f"nothing was heard: {seconds:.2f} s of sound came in; expected {hop:g} s or more")
     else:

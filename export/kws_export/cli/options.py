@@ -76,5 +76,5 @@ voices_option = click.option(
     help="Speech synthesisers: some of kokoro,festival,flite,espeak, or auto for all that are installed.",
 )
 phonemes_option = click.option(
-    "--phonemes", default="", metavar="TEXT", help="Pronunciation of the one TEXT in espeak-ng's notation."
+    "--phonemes", default="", metavar="TEXT", help="Pronunciation of the one TEXT, in espeak-ng's notation."
 )

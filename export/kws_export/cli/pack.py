@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kws_edge.cli.options import force_option
 from kws_edge.text import counted, one_line
 from kws_export.cli.options import existing_file, existing_folder
 
@@ -31,8 +32,15 @@ if TYPE_CHECKING:
 @click.option(
     "--without", multiple=True, metavar="TEXT", help="Leave out recordings whose transcript has TEXT; repeatable."
 )
+@force_option
 def pack(
-    folders: tuple[Path, ...], sources: Path | None, data: Path, out: Path, codec: "Codec", without: tuple[str, ...]
+    folders: tuple[Path, ...],
+    sources: Path | None,
+    data: Path,
+    out: Path,
+    codec: "Codec",
+    without: tuple[str, ...],
+    force: bool,
 ) -> None:
     """Pack recordings without the words into one file.
 
@@ -49,9 +57,10 @@ def pack(
 
     from kws_edge.errors import SettingError
     from kws_export.data.pack import Pack, Piece, Source, check_name, collect, each_once, load_sources, manifest_lines
-    from kws_export.stored import check_writable
+    from kws_export.stored import check_new, check_writable
 
     check_name(out)
+    check_new(out, overwrite=force)
     check_writable(out)
     wanted = [(folder.parent, Source.of(folder)) for folder in folders]
     wanted += [(data, source) for source in (load_sources(sources) if sources else ())]

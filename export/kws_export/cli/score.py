@@ -48,6 +48,7 @@ def score(
     from kws_export.evaluation.score_runs import RunScores, ScoredRun, common_settings, missing
     from kws_export.evaluation.score_runs import score as score_all
     from kws_export.evaluation.score_sets import clip_sets
+    from kws_export.stored import check_writable
 
     given = {"noise": noise, "sounds": sounds, "speech": speech}
     found = {name: list(recordings(patterns).paths) if patterns else [] for name, patterns in given.items()}
@@ -61,6 +62,7 @@ def score(
         raise click.ClickException(
             "no finished run among those given; expected folders of `kws-export train`, or .onnx files"
         )
+    check_writable(out / "scores.npz")
     shared = common_settings(finished)
     sets = clip_sets(data, shared.labels, shared.front_end, cache, test_list=shared.test_list, **found)
     todo = missing(finished, sets, out)

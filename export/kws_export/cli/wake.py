@@ -45,7 +45,12 @@ from kws_export.cli.options import (
     metavar="N",
     help="Synthetic recordings of each word by Kokoro; the other synthesisers make fewer.",
 )
-@click.option("--also", multiple=True, metavar="TEXT", help="Another spelling to synthesise, such as 'hay lamp'.")
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="TEXT",
+    help="Another spelling to synthesise, such as 'hay lamp', as it is written; repeatable.",
+)
 @phonemes_option
 @language_option
 @click.option(
@@ -137,19 +142,20 @@ def wake(
     from kws_edge import KeywordModel
     from kws_edge.bench.machine import peak_memory
     from kws_edge.errors import SettingError
+    from kws_edge.tuning.record import check_targets
     from kws_export.data.pack import open_packs
     from kws_export.kernels.compiled import tune_process
+    from kws_export.stored import check_card
     from kws_export.wake.progress import TerminalProgress
     from kws_export.wake.project import WakeProject
     from kws_export.wake.settings import WakeSettings, WakeWord
 
-    if out.suffix != ".onnx":
-        raise SettingError(f"cannot write {out}; expected a name that ends in .onnx")
-    if out.exists() and not force:
-        raise SettingError(f"{out} exists; choose another --out, or overwrite it with --force")
+    start = start or KeywordModel.load("stream").path
+    check_targets(start, out, overwrite=force)
+    check_card(out, overwrite=force)
     if (also or phonemes) and len(texts) > 1:
         raise SettingError("--also and --phonemes describe one TEXT; they cannot be used with several")
-    words = tuple(WakeWord(text, (text, *also) if also else (), phonemes) for text in texts)
+    words = tuple(WakeWord(text, tuple(dict.fromkeys((text, *also))) if also else (), phonemes) for text in texts)
     settings = WakeSettings(
         words, language=language, voices=tuple(voices.split(",")), takes=takes, near_misses=near_misses,
         epochs=epochs, steps=steps, seed=seed, limit=limit,
@@ -161,8 +167,8 @@ def wake(
         progress.start("negatives", None)
         project = WakeProject(
             settings, work or Path("runs") / f"wake-{out.stem}",
-            start=start or KeywordModel.load("stream").path, negatives=open_packs(negatives), recordings=recordings,
-            recordings_note=recordings_note, command=_command(sys.argv[1:]),
+            start=start, negatives=open_packs(negatives), recordings=recordings, recordings_note=recordings_note,
+            command=_command(sys.argv[1:]),
         )  # fmt: skip
         found = project.make(out, progress)
         parts = ", ".join(f"{part} {minutes:.1f}" for part, minutes in progress.minutes().items() if minutes >= 0.05)

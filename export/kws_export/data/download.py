@@ -8,6 +8,7 @@ continued by the next one.
 import hashlib
 import http
 import http.client
+import os
 import re
 import shutil
 import tarfile
@@ -105,7 +106,7 @@ def download(root: Path, version: str = "0.02", *, url: str | None = None, sha25
         raise SettingError(f"sha256 {sha256!r}; expected 64 hexadecimal digits")
     if not hasattr(tarfile, "data_filter"):
         raise DependencyError("this Python cannot unpack archives safely; expected 3.11.4 or newer")
-    root = root.expanduser().absolute()
+    root = Path(os.path.realpath(root.expanduser()))  # an empty folder may be a link to a larger disk
     archive = root.parent / f"speech_commands_v{version}.tar.gz"
     try:
         if root.exists() and not (root.is_dir() and not any(root.iterdir())):

@@ -7,6 +7,7 @@ NO_WORD, for which the loss asks for vacuity 1 (losses.py).
 
 import logging
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,7 +171,7 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
 
     Returns
     -------
-    For each pattern, its int16 recordings at 16 kHz, of any length.
+    For each pattern, its int16 recordings at 16 kHz, of any length, but for those of an earlier pattern.
 
     Raises
     ------
@@ -179,9 +180,14 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
     """
     excluded = held_out(data_root)
     found = []
+    again: list[Path] = []
+    seen = set[str]()
     for pattern in patterns:
         paths = recordings([pattern]).paths
-        kept = [path for path in paths if f"{path.parent.name}/{path.stem}" not in excluded]
+        own = {path: os.path.realpath(path) for path in paths}
+        again += [path for path in paths if own[path] in seen]
+        kept = [path for path in paths if own[path] not in seen and f"{path.parent.name}/{path.stem}" not in excluded]
+        seen.update(own.values())
         pieces, unreadable = [], 0
         for path in kept:
             try:
@@ -194,6 +200,8 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
         if kept and unreadable == len(kept):
             raise AudioError(f"none of the {len(kept)} recordings at {pattern} can be decoded; expected sound files")
         found.append(pieces)
+    if again:
+        _log.warning("%d recordings are given more than once, such as %s; each counts once", len(again), again[0])
     return found
 
 

@@ -175,6 +175,7 @@ class Pack:
         for i, source in enumerate(sources):
             samples = np.concatenate([p.samples for p in self.pieces if p.source == source])
             arrays[f"audio{i}"] = samples if codec == "int16" else _encoded(samples)
+        path = Path(os.path.realpath(path))  # a link stays
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
         try:
@@ -263,11 +264,16 @@ def collect(root: Path, source: Source, step: Callable[[], None] = lambda: None)
         speaker = source.speaker_of(path.relative_to(folder))
         if left > 0 and source.holds(speaker):
             for samples in between(load(path).samples, words_beside(path)):
-                said = path.parent.name if source.kind == "words" else ""  # folders are called by their words
+                said = path.parent.name if source.kind == "words" or _is_clip(path) else ""
                 pieces.append(Piece(source, speaker, texts.get(path, said), samples))
                 left -= len(samples)
         step()
     return pieces
+
+
+def _is_clip(path: Path) -> bool:
+    """Whether a recording lies as in Speech Commands, WORD/SPEAKER_nohash_N: there, a folder's name is what is said."""
+    return "_nohash_" in path.name and not path.parent.name.startswith("_")
 
 
 def load_sources(path: Path) -> list[Source]:

@@ -108,6 +108,7 @@ class RunScores:
     patterns : option of `kws-export score` → the patterns of recordings that it was given.
     sets : set → answers.
     history : of the training, an entry an epoch as in history.jsonl; empty where it was not kept.
+    contents : set → `ClipSet.content` of what was scored; older files have none.
     """
 
     run: str
@@ -122,6 +123,12 @@ class RunScores:
     patterns: dict[str, list[str]]
     sets: dict[str, KeptAnswers]
     history: list[dict[str, float]] = field(default_factory=list)
+    contents: dict[str, str] = field(default_factory=dict)
+
+    def is_of(self, clips: ClipSet) -> bool:
+        """Whether the set was scored on these very clips, as far as the file can tell."""
+        same = self.keys.get(clips.name) == clips.key
+        return same and self.contents.get(clips.name) in (None, clips.content)
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all; the same scores give the same bytes."""
@@ -150,6 +157,7 @@ class RunScores:
                 of, _, column = name.partition("/")
                 sets.setdefault(of, {})[column] = array
             about["labels"] = tuple(about["labels"])
+            about.setdefault("contents", {})
             if about["variant"] not in VARIANTS:
                 raise ValueError(f"variant {shown(about['variant'])}")
             if wrong := [name for name, kind in _KINDS.items() if not isinstance(about[name], kind)]:
@@ -164,7 +172,10 @@ class RunScores:
             raise SettingError(f"{path} holds no scores: {said}; expected a file of `kws-export score`") from None
 
 
-_KINDS = {"run": str, "seed": int, "epochs": int, "best_epoch": int, "recipe": dict, "keys": dict, "patterns": dict}
+_KINDS = {
+    "run": str, "seed": int, "epochs": int, "best_epoch": int, "recipe": dict, "keys": dict, "patterns": dict,
+    "contents": dict,
+}  # fmt: skip
 
 
 def _checked(answers: KeptAnswers, classes: int) -> KeptAnswers:
@@ -287,8 +298,8 @@ def common_settings(runs: Sequence[ScoredRun]) -> Common:
 
 def missing(runs: Sequence[ScoredRun], sets: Sequence[ClipSet], out: Path) -> list[tuple[ClipSet, list[ScoredRun]]]:
     """What is still to be scored: the sets, each with the runs whose file has it not, or from other clips."""
-    have = {run.name: run.scores(out).keys for run in runs}
-    todo = [(s, [run for run in runs if have[run.name].get(s.name) != s.key]) for s in sets]
+    have = {run.name: run.scores(out) for run in runs}
+    todo = [(s, [run for run in runs if not have[run.name].is_of(s)]) for s in sets]
     return [(s, some) for s, some in todo if some]
 
 
@@ -318,6 +329,7 @@ def score(
             replace(
                 before,
                 keys={**before.keys, clips.name: clips.key},
+                contents={**before.contents, clips.name: clips.content},
                 patterns={**before.patterns, **patterns},
                 sets={
                     **before.sets,

@@ -20,6 +20,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache as cached
 from functools import partial
 from pathlib import Path
 
@@ -57,11 +58,18 @@ class ClipSet:
     name : one of those that this module lists.
     key : changes with anything that the features depend on: clips, front end, noise.
     load : gives the features float32 [n, coefficients, frames] and the true classes int64 [n].
+    files : the recordings that it is made of.
     """
 
     name: str
     key: str
     load: Callable[[], tuple[F32, I64]]
+    files: Sequence[Path]
+
+    @property
+    def content(self) -> str:
+        """Changes with the recordings themselves, which the key knows by their names and sizes alone."""
+        return hashlib.sha256(b"".join(map(_digest, self.files))).hexdigest()[:16]
 
 
 def noisy_name(snr: int) -> str:
@@ -95,7 +103,9 @@ def clip_sets(
     ------
     SettingError : as `index` and `load_split` raise it; a set is loaded whose recordings hold no second with sound.
     """
-    files = {s: _listed(split_clips(root, s, labels, test_list=test_list)) for s in SPLITS}
+    clips = {s: split_clips(root, s, labels, test_list=test_list) for s in SPLITS}
+    files = {s: _listed(clips[s]) for s in SPLITS}
+    paths = {s: [clip.path for clip in clips[s]] for s in SPLITS}
     settings = {"front end": asdict(front_end), "labels": list(labels), "format": _FORMAT}
 
     def key(name: str, listed: Sequence[str], **more: object) -> str:
@@ -128,16 +138,17 @@ def clip_sets(
         del cut["background"]
     else:
         whole["silence"] = _audio_in(root / SILENCE)
-    sets = [ClipSet(name, key(name, files[name]), partial(split, name)) for name in SPLITS]
+    sets = [ClipSet(name, key(name, files[name]), partial(split, name), paths[name]) for name in SPLITS]
     for recordings, read in ((whole, clip_of), (cut, seconds_of)):
         sets += [
-            ClipSet(name, key(name, _sizes(of)), partial(outside, name, of, read))
+            ClipSet(name, key(name, _sizes(of)), partial(outside, name, of, read), of)
             for name, of in recordings.items()
             if of
         ]
     for snr in SNRS if noise else ():
         name = noisy_name(snr)
-        sets.append(ClipSet(name, key(name, [*files["test"], *_sizes(noise)], seed=_NOISE_SEED), partial(noisy, snr)))
+        own = key(name, [*files["test"], *_sizes(noise)], seed=_NOISE_SEED)
+        sets.append(ClipSet(name, own, partial(noisy, snr), [*paths["test"], *noise]))
     return sets
 
 
@@ -194,7 +205,10 @@ def _noise_second(path: Path) -> F32:
     samples = load(path).samples
     if len(samples) < CLIP_SAMPLES:
         raise SettingError(f"noise {path} of {len(samples)} samples; expected a second, {CLIP_SAMPLES}, or more")
-    return loudest_second(samples)
+    second = loudest_second(samples)
+    if measure(second).is_silent:
+        raise SettingError(f"noise {path} is silent; expected sound to mix with the clips")
+    return second
 
 
 def _listed(clips: Iterable[Clip]) -> list[str]:
@@ -205,6 +219,16 @@ def _listed(clips: Iterable[Clip]) -> list[str]:
 def _sizes(paths: Iterable[Path]) -> list[str]:
     """The same of files."""
     return [f"{path.parent.name}/{path.name} {path.stat().st_size}" for path in paths]
+
+
+def _digest(path: Path) -> bytes:
+    return _digest_at(path, path.stat().st_mtime_ns)
+
+
+@cached
+def _digest_at(path: Path, changed: int) -> bytes:
+    """SHA-256 of a file, which is read once as long as it does not change: several sets hold it."""
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def _audio_in(folder: Path) -> list[Path]:

@@ -31,11 +31,12 @@ from kws_export.evaluation.scoring import (
 from kws_export.graph.build import build_model, build_step_model, load_model, run_model, save_model
 from kws_export.release.card import model_card
 from kws_export.release.runtimes import check_runtimes
-from kws_export.stored import check_writable
+from kws_export.stored import check_card, check_writable
 from kws_export.training.about import About, about_folder
 from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
 from kws_export.training.recipe import Recipe
+from kws_export.training.run_folder import has_run
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
@@ -101,8 +102,7 @@ def package(
     source : what to release; what an exported file says of its training and of streams stays.
     out : the file NAME.onnx, which gives the model its name; the card lies beside it with the suffix .md, and, with
         `with_front_end`, forms of it that take samples instead of MFCC: `NAME.audio.onnx` for clips and, where the
-        network has no padding, `NAME.audio.step.onnx` for streams. The answers on each split
-        go to the run's folder.
+        network has no padding, `NAME.audio.step.onnx` for streams. The answers on each split of a run go to its folder.
     score : by which labels are withheld; None for the exported file's own, or the entropy.
     negatives : what the recordings without words were, for the card.
     about : what all the recordings were, also those that a start learnt from; None for what the recipe says, or else
@@ -120,6 +120,7 @@ def package(
     checkpoint, metadata = source.checkpoint, source.metadata
     name = name_for(out)
     check_writable(out)
+    check_card(out, overwrite=overwrite)
     for target in (out, *(out.with_suffix(form) for form in FORMS)):
         if target.exists() and not overwrite:
             _refuse_another(target, checkpoint)
@@ -150,9 +151,10 @@ def package(
     )
     replace_file(out.with_suffix(".md"), card)
     written = write_models(checkpoint, metadata, out, with_front_end=with_front_end)
-    for name, answers in {**scored, **({"other-words": others} if others else {})}.items():
-        if source.metadata is None:
-            answers.save(source.path.parent / f"scores-{name}.npz")
+    if source.metadata is None and has_run(source.path.parent):
+        for name, answers in {**scored, **({"other-words": others} if others else {})}.items():
+            written.append(source.path.parent / f"scores-{name}.npz")
+            answers.save(written[-1])
     _report_promised(metadata, report)
     _report_measured(scored, measured, report)
     report(f"wrote {', '.join(map(str, written))} and {out.with_suffix('.md')}")

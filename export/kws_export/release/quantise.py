@@ -41,7 +41,7 @@ from kws_export.graph.build import load_model, run_model, save_model
 from kws_export.release.card import model_card
 from kws_export.release.equalise import equalise
 from kws_export.release.parity import WITHOUT_WORD, File, Parity, compare, measure_speed
-from kws_export.stored import check_writable
+from kws_export.stored import check_card, check_writable
 from kws_export.training.recipe import Recipe
 
 SETS = ("validation", "test", *WITHOUT_WORD)
@@ -99,6 +99,7 @@ def quantise(
         overwritten.
     """
     check_targets(source, out, overwrite=overwrite)
+    check_card(out, overwrite=overwrite)
     name = model_name(out)
     check_writable(out)
     float_model = KeywordModel.load(source)

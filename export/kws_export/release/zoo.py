@@ -5,6 +5,7 @@ their own.
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from kws_edge.errors import ModelError
@@ -30,7 +31,7 @@ def update(folder: Path) -> int:
 
     Raises
     ------
-    ModelError : a model has no card, its card lacks an operating point, or README.md lacks the marks.
+    ModelError : a model has no card, it or its card lacks a figure of a row, or README.md lacks the marks.
     """
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
@@ -38,12 +39,22 @@ def update(folder: Path) -> int:
         raise ModelError(f"{readme}: expected a table between the lines {_BEGIN} and {_END}")
     files = sorted(shipped_models(folder).values(), key=lambda path: path.stem != DEFAULT_MODEL)
     waking = [file for file in files if is_wake_model(KeywordModel.load(file).metadata)]
-    table = Table("zoo", "", "", _HEAD, [row(file) for file in files if file not in waking]).to_markdown()
+    rows = {file: _cells(file, wake_row if file in waking else row) for file in files}
+    table = Table("zoo", "", "", _HEAD, [rows[file] for file in files if file not in waking]).to_markdown()
     if waking:
-        table += "\n\n" + Table("wake", "", "", _WAKE_HEAD, [wake_row(file) for file in waking]).to_markdown()
+        table += "\n\n" + Table("wake", "", "", _WAKE_HEAD, [rows[file] for file in waking]).to_markdown()
     before, rest = text.split(_BEGIN)
     replace_file(readme, f"{before}{_BEGIN}\n{table}\n{_END}{rest.split(_END)[1]}")
     return len(files)
+
+
+def _cells(file: Path, row: Callable[[Path], list[str]]) -> list[str]:
+    try:
+        return row(file)
+    except KeyError as error:
+        raise ModelError(
+            f"{file} does not say its {error.args[0]}; expected models of kws-export export, quantise and wake alone"
+        ) from None
 
 
 def wake_row(file: Path) -> list[str]:

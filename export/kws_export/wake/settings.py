@@ -8,6 +8,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model.metadata import is_word
 from kws_export.ranges import MOST_SEED, check_ranges, check_share
 from kws_export.texts import check_phonemes, check_texts
+from kws_export.voices import Utterance
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class WakeWord:
     ----------
     text : as it is written, which is also its label.
     spoken : what the voices say, where that is not the text: its variants, such as another spelling.
-    phonemes : how it is pronounced, in espeak-ng's notation; empty to leave that to the voices.
+    phonemes : how `text` is pronounced, in espeak-ng's notation; empty to leave that to the voices, as it is for all
+        other spellings.
     """
 
     text: str
@@ -40,6 +42,10 @@ class WakeWord:
     def said(self) -> tuple[str, ...]:
         """What the voices say."""
         return self.spoken or (self.text,)
+
+    def utterances(self, language: str) -> list[Utterance]:
+        """The same with their pronunciations."""
+        return [Utterance(said, self.phonemes if said == self.text else "", language) for said in self.said]
 
 
 @dataclass(frozen=True, slots=True)

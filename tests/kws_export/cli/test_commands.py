@@ -260,6 +260,23 @@ def test_a_wake_model_without_negatives_is_wrong_usage(tmp_path: Path) -> None:
     assert "Missing option '--negatives'" in result.stderr
 
 
+def test_a_mean_is_written_over_a_checkpoint_by_force_alone(tone_run: Path, tmp_path: Path) -> None:
+    for name in ("a.pt", "b.pt"):
+        (tmp_path / name).write_bytes((tone_run / "best.pt").read_bytes())
+    before = (tmp_path / "b.pt").read_bytes()
+    command = ("average", tmp_path / "a.pt", tmp_path / "b.pt", "--out", tmp_path / "b.pt")
+    assert_one_line_error(call(*command), r"b\.pt exists; expected a new name, or --force")
+    assert (tmp_path / "b.pt").read_bytes() == before
+    assert call(*command, "--force").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["x.onnx", "x.step.onnx", "x.md"])
+def test_a_wake_word_is_written_over_something_else_by_force_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("another's")
+    result = call("wake", "lamp", "--out", tmp_path / "x.onnx", "--negatives", tmp_path / "none.npz")
+    assert_one_line_error(result, rf"{re.escape(name)} exists; expected a new name, or --force")
+
+
 def test_packages_are_for_kokoro_alone(tmp_path: Path) -> None:
     result = call("download", tmp_path / "speech_commands", "--from", tmp_path)
     assert result.exit_code == 2

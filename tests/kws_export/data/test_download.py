@@ -126,6 +126,13 @@ def fetch(site: Site, tmp_path: Path) -> Callable[..., Path]:
     return fetch
 
 
+def test_an_empty_folder_may_be_a_link(site: Site, fetch: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "disk" / "large").mkdir(parents=True)
+    (tmp_path / "data").symlink_to(tmp_path / "disk" / "large")
+    assert_complete(fetch())
+    assert (tmp_path / "data").is_symlink()
+
+
 def assert_complete(root: Path) -> None:
     assert (root / "testing_list.txt").read_bytes() == LIST
     assert (root / "yes" / "a_nohash_0.wav").read_bytes() == NOISE

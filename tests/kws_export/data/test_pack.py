@@ -92,6 +92,16 @@ def test_single_words_say_what_their_folders_are_called(tmp_path: Path) -> None:
     assert [piece.text for piece in pack.without(["stop"]).pieces] == ["go"]
 
 
+def test_clips_in_the_layout_of_speech_commands_say_what_their_folders_are_called(tmp_path: Path) -> None:
+    for i, name in enumerate(("stop/ann_nohash_0.wav", "_noise_/ann_nohash_0.wav", "stop/radio.wav")):
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(tmp_path / "data" / name, samples(16_000 + i), 16_000)
+    pack = open_packs([str(tmp_path / "data")])
+    assert [(piece.speaker, piece.text) for piece in pack.pieces] == [
+        ("_noise_/ann_nohash_0.wav", ""), ("stop/ann_nohash_0.wav", "stop"), ("stop/radio.wav", ""),
+    ]  # fmt: skip
+
+
 def test_a_share_of_the_speakers_stays_out_the_same_ones_every_time() -> None:
     source = Source("talk", left_out=1 / 3)
     kept = [speaker for speaker in map(str, range(600)) if source.holds(speaker)]
@@ -278,6 +288,27 @@ def test_where_a_pack_cannot_go_is_told_before_anything_is_decoded(tmp_path: Pat
     result = CliRunner().invoke(main, ["pack", str(tmp_path / "room"), "--out", str(tmp_path / out)])
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: cannot write {tmp_path / out}")
+
+
+def test_a_file_that_exists_is_written_over_by_force_alone(pack: Pack, tmp_path: Path) -> None:
+    pack.save(tmp_path / "p.npz")
+    before = (tmp_path / "p.npz").read_bytes()
+    (tmp_path / "room").mkdir()
+    soundfile.write(tmp_path / "room" / "a.wav", samples(16_000), 16_000)
+    command = ["pack", str(tmp_path / "room"), "--out", str(tmp_path / "p.npz")]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    assert "p.npz exists; expected a new name, or --force" in result.stderr
+    assert (tmp_path / "p.npz").read_bytes() == before
+    assert CliRunner().invoke(main, [*command, "--force"]).exit_code == 0
+    assert len(Pack.load(tmp_path / "p.npz").pieces) == 1
+
+
+def test_a_link_to_a_pack_stays(pack: Pack, tmp_path: Path) -> None:
+    (tmp_path / "link.npz").symlink_to(tmp_path / "p.npz")
+    pack.save(tmp_path / "link.npz")
+    assert (tmp_path / "link.npz").is_symlink()
+    assert len(Pack.load(tmp_path / "p.npz").pieces) == len(pack.pieces)
 
 
 def test_a_text_may_hold_other_ends_of_lines(tmp_path: Path) -> None:

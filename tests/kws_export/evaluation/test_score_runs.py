@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import score_files
 import soundfile as sf
 import tone_words
 import torch
@@ -22,6 +23,7 @@ from kws_export.cli import main
 from kws_export.data.batches import split_features
 from kws_export.data.splits import load_split
 from kws_export.evaluation.score_runs import KeptAnswers, RunScores, shortened
+from kws_export.evaluation.score_sets import ClipSet
 from kws_export.evaluation.scoring import Scored
 from kws_export.graph.build import build_model, build_step_model, save_model
 from kws_export.network.matchboxnet import MatchboxNet
@@ -216,6 +218,25 @@ def test_a_file_that_is_no_model_is_one_line(tones: Path, tmp_path: Path) -> Non
     assert result.exit_code == 1
     assert "x.onnx is not an ONNX file" in result.stderr
     assert not (tmp_path / "scores").exists()
+
+
+def test_a_set_counts_as_scored_by_its_key_and_by_what_is_in_it_where_that_is_known() -> None:
+    clips = ClipSet("test", "key", lambda: pytest.fail("loaded"), [])
+    scored = score_files.run("softmax", keys={"test": "key"})
+    assert scored.is_of(clips)  # as in files of earlier versions
+    assert replace(scored, contents={"test": clips.content}).is_of(clips)
+    assert not replace(scored, contents={"test": "other"}).is_of(clips)
+    assert not replace(scored, keys={"test": "other"}).is_of(clips)
+
+
+def test_where_scores_cannot_be_written_is_told_before_any_clip_is_read(
+    tones: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kws_export.evaluation.score_sets.clip_sets", lambda *_, **__: pytest.fail("read"))
+    (tmp_path / "file").touch()
+    result = score(tones, tmp_path / "file", run)
+    assert result.exit_code == 1
+    assert f"Error: cannot write {tmp_path}/file" in result.stderr
 
 
 def test_what_is_scored_already_is_passed_over_and_new_sets_are_added(

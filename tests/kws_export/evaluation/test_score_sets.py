@@ -177,6 +177,17 @@ def test_a_key_stays_with_its_clips_and_changes_with_them(tones: Path, tmp_path:
     assert {name for name in before if before[name] != after[name]} == {noisy_name(snr) for snr in SNRS}
 
 
+def test_other_recordings_of_the_same_name_and_size_are_told_apart(tones: Path, tmp_path: Path) -> None:
+    cache = tones.parent / "cache"
+    noise = write(tmp_path / "noise" / "a.wav", 1)
+    before = sets_of(tones, cache, noise=noise)
+    contents = {name: s.content for name, s in before.items()}
+    write(noise, 1, seed=2)
+    after = sets_of(tones, cache, noise=noise)
+    assert {name: s.key for name, s in after.items()} == {name: s.key for name, s in before.items()}
+    assert {name for name, s in after.items() if s.content != contents[name]} == {noisy_name(snr) for snr in SNRS}
+
+
 def test_another_front_end_changes_every_key(tones: Path) -> None:
     keys = [
         {s.key for s in clip_sets(tones, LABELS, front_end, tones.parent / "cache")}
@@ -220,6 +231,13 @@ def test_with_hardly_any_noise_a_set_is_the_split_itself(tones: Path) -> None:
     noise = np.random.default_rng(0).standard_normal(RATE).astype(np.float32)
     nearly, _ = noisy_features(data, [noise], 120, FRONT_END)
     np.testing.assert_allclose(nearly, split_features(data, FRONT_END).numpy(), atol=0.05)
+
+
+def test_noise_without_sound_is_refused(tones: Path, tmp_path: Path) -> None:
+    noise = write(tmp_path / "nothing.wav", 2, level=0)
+    sets = sets_of(tones, tones.parent / "cache", noise=noise)
+    with pytest.raises(SettingError, match=r"nothing\.wav is silent; expected sound to mix"):
+        sets[noisy_name(0)].load()
 
 
 def test_noise_shorter_than_a_second_is_refused(tones: Path, tmp_path: Path) -> None:

@@ -330,6 +330,7 @@ def test_the_command_reports_parity_accuracy_and_operating_points(exported: Expo
     promise = rf"validation at entropy 0\.99: {interval} on \d+ accepted clips, not shown: it takes 528 accepted clips"
     assert re.search(promise, exported.output)
     assert f"wrote {exported.file}" in exported.output
+    assert f"{exported.run / 'scores-test.npz'}" in exported.output
 
 
 # --- whose recordings they were
@@ -482,6 +483,7 @@ def test_a_checkpoint_alone_becomes_the_file_that_its_run_becomes(
     assert CliRunner().invoke(main, [*map(str, command)]).exit_code == 0
     made = KeywordModel.load(tmp_path / "models" / f"{ExportSource.open(file).checkpoint.recipe.name}.onnx")
     assert "kws-export export runs/mean.pt --data" in made.path.with_suffix(".md").read_text(encoding="utf-8")
+    assert not list(tmp_path.glob("scores-*"))  # which are a run's
 
 
 def test_a_name_that_is_no_onnx_file_is_refused(exported: Exported, tones: Path, tmp_path: Path) -> None:

@@ -242,9 +242,7 @@ def test_a_model_that_is_a_form_of_the_target_is_not_removed(made: Made, tones: 
 
 
 @pytest.mark.parametrize("name", ["x.onnx", "x.step.onnx"])
-def test_a_file_that_exists_is_written_over_by_force_alone(
-    made: Made, tones: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_file_that_exists_is_written_over_by_force_alone(made: Made, tones: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"another network")
     result = run(tones, made.source, "--out", tmp_path / "x.onnx")
     assert result.exit_code == 1

@@ -2,13 +2,16 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from paths import ROOT
 
 from kws_edge.model.keyword_model import KeywordModel
+from kws_edge.model.onnx_file import write_copy
 from kws_edge.model.shipped import shipped_models
 from kws_export.cli import main
 
@@ -74,6 +77,19 @@ def test_the_text_around_the_table_stays_and_writing_again_changes_nothing(folde
     assert text.endswith("|\n<!-- end -->\n\nafter\n")
     zoo(folder)
     assert (folder / "README.md").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "lacks"), [("softmax", {"accuracy": {}}, "test"), ("computer", {"stream": None}, "calibration")]
+)
+def test_a_model_that_lacks_a_figure_is_named(folder: Path, name: str, changes: dict[str, Any], lacks: str) -> None:
+    model = MODELS / f"{name}.onnx"
+    metadata = replace(KeywordModel.load(model).metadata, **changes)
+    write_copy(model, folder / f"{name}.onnx", metadata, overwrite=True)
+    shutil.copy(model.with_suffix(".md"), folder)
+    result = zoo(folder)
+    assert result.exit_code == 1
+    assert f"{name}.onnx does not say its {lacks}; expected models of kws-export export" in result.stderr
 
 
 @pytest.mark.parametrize(

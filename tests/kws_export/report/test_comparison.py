@@ -104,6 +104,10 @@ def weighted(variant: str, end: float) -> RunScores:
         ([RUN, with_recipe(score_files.run("edl_ce"), epochs=20)], "recipes that differ in epochs"),
         ([RUN, score_files.run("edl_ce", labels=("a", "b", "c"))], "have different words"),
         ([RUN, score_files.run("edl_ce", keys={"test": "other"})], r"scored on other clips \(test\)"),
+        (
+            [replace(RUN, contents={"test": "a"}), score_files.run("edl_ce", contents={"test": "b"})],
+            r"scored on other clips \(test\)",
+        ),
     ],
 )
 def test_what_differs_in_more_than_variant_and_seed_is_not_compared(runs: list[RunScores], message: str) -> None:

@@ -156,15 +156,15 @@ def test_the_word_is_cut_out_of_a_long_recording() -> None:
 @pytest.mark.parametrize("folder", ["Küche", "küche", ""])
 def test_recordings_lie_in_a_folder_named_for_the_word_or_alone(tmp_path: Path, folder: str) -> None:
     (tmp_path / folder).mkdir(exist_ok=True)
-    for name in ("ann_nohash_0.wav", "bob_nohash_0.wav"):
-        soundfile.write(tmp_path / folder / name, np.sin(np.arange(16_000) / 5), 16_000)
+    for i, name in enumerate(("ann_nohash_0.wav", "bob_nohash_0.wav")):
+        soundfile.write(tmp_path / folder / name, np.sin(np.arange(16_000) / (5 + i)), 16_000)
     assert [s.speaker for s in load_recordings(tmp_path, ["Küche"])] == ["ann", "bob"]
 
 
 def test_all_folders_of_a_word_are_read(tmp_path: Path) -> None:
-    for name in ("hey_lamp/ann_nohash_0.wav", "Hey Lamp/bob_nohash_0.wav", "other/eve_nohash_0.wav"):
+    for i, name in enumerate(("hey_lamp/ann_nohash_0.wav", "Hey Lamp/bob_nohash_0.wav", "other/eve_nohash_0.wav")):
         (tmp_path / name).parent.mkdir()
-        soundfile.write(tmp_path / name, np.sin(np.arange(16_000) / 5), 16_000)
+        soundfile.write(tmp_path / name, np.sin(np.arange(16_000) / (5 + i)), 16_000)
     for labels in (["hey lamp"], ["hey lamp", "door"]):
         assert [(s.label, s.speaker) for s in load_recordings(tmp_path, labels)] == [
             ("hey lamp", "bob"), ("hey lamp", "ann"),
@@ -178,9 +178,25 @@ def test_all_folders_of_a_word_are_read(tmp_path: Path) -> None:
 def test_takes_that_name_no_speaker_are_of_one_unless_others_name_theirs(
     tmp_path: Path, names: list[str], speakers: int
 ) -> None:
-    for name in names:
-        soundfile.write(tmp_path / f"{name}.wav", np.sin(np.arange(16_000) / 5), 16_000)
+    for i, name in enumerate(names):
+        soundfile.write(tmp_path / f"{name}.wav", np.sin(np.arange(16_000) / (5 + i)), 16_000)
     assert len({s.speaker for s in load_recordings(tmp_path, ["lamp"])}) == speakers
+
+
+def test_a_take_that_is_there_twice_counts_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Else one of the two would be held out, and the other trained on."""
+    for i, name in enumerate(("1", "2", "3", "3 (copy)")):
+        soundfile.write(tmp_path / f"{name}.wav", np.sin(np.arange(16_000) / (5 + min(i, 2))), 16_000)
+    assert len(load_recordings(tmp_path, ["lamp"])) == 3
+    assert caplog.messages == [f"1 takes are given more than once, such as {tmp_path}/3.wav; each counts once"]
+
+
+def test_a_take_of_two_words_is_refused(tmp_path: Path) -> None:
+    for word in ("door", "lamp"):
+        (tmp_path / word).mkdir()
+        soundfile.write(tmp_path / word / "a.wav", np.sin(np.arange(16_000) / 5), 16_000)
+    with pytest.raises(SettingError, match=r"door/a\.wav and .*lamp/a\.wav hold the same sound; expected a take to be"):
+        load_recordings(tmp_path, ["door", "lamp"])
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(0.5, 0.5), (2.0, 2.0), (4.0, LONGEST)])

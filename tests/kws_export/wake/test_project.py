@@ -193,6 +193,18 @@ def test_a_folder_of_another_word_is_refused(made: tuple[Path, Path, Quiet], rec
         make(other, recordings, negatives, made[0], made[0] / "x.onnx")
 
 
+def test_speech_without_texts_is_warned_of_once(
+    recordings: Path, negatives: Pack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = KeywordModel.load("stream").path
+    told = Pack(tuple(replace(piece, text=piece.text or "so they say") for piece in negatives.pieces[:-1]))
+    for pack, said in ((told, []), (Pack((*told.pieces, *negatives.pieces[-3:])), ["list"])):
+        caplog.clear()
+        WakeProject(SETTINGS, tmp_path, start=start, negatives=pack, recordings=recordings)
+        assert [name for line in caplog.messages for name in said if f"of {name}) have no text" in line] == said
+        assert len(caplog.messages) == len(said)
+
+
 def test_a_word_that_is_said_in_what_is_without_it_fails_the_run(negatives: Pack, tmp_path: Path) -> None:
     import soundfile
 
