@@ -55,7 +55,7 @@ class Material:
 
 
 def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int) -> tuple[Material, Material]:
-    """(training, held out): no speaker, no voice and no recording is in both.
+    """(training, held out): no recording is in both, and nobody who says a word; near-misses are parted on their own.
 
     Where a word has recordings of one speaker or two, or hardly of any other than one, every fifth take is held out
     instead, and so is the last part of a recording that is most of the speech. Recordings of the kind "words" are

@@ -18,7 +18,6 @@ from kws_edge.files import replace_file
 from kws_edge.text import shortened
 from kws_edge.tuning.record import name_for
 from kws_export.data.pack import Pack
-from kws_export.graph.build import load_model
 from kws_export.stored import check_writable
 from kws_export.training.lock import held
 from kws_export.voices import Engine, get_engines
@@ -28,7 +27,7 @@ from kws_export.wake.material import Material, Saying, hours, load_recordings, l
 from kws_export.wake.release import Calibrated, release
 from kws_export.wake.sayings import near_takes, similar_phrases, spoken_near_misses, spoken_words, word_takes
 from kws_export.wake.settings import WakeSettings
-from kws_export.wake.training import UNKNOWN, CollapseError, WakeRun, load_best
+from kws_export.wake.training import UNKNOWN, CollapseError, WakeRun, load_best, load_start
 from kws_export.wake.windows import Windows
 
 _log = logging.getLogger(__name__)
@@ -68,8 +67,9 @@ class WakeProject:
 
         Raises
         ------
-        SettingError : neither voices nor recordings, whom to name is more than a model's file takes, or a folder with
-            a project of other settings.
+        SettingError : neither voices nor recordings, whom to name is more than a model's file takes, a start that is
+            not for streams, or a folder with a project of other settings.
+        ModelError : a start that cannot be read.
         DependencyError : a voice that was asked for is not installed.
         """
         self.settings, self.folder, self.start = settings, folder, start
@@ -83,7 +83,7 @@ class WakeProject:
             raise SettingError(
                 f"no recording of {', '.join(lacking)}; expected --voices, or --recordings with takes of it"
             )
-        self.first = load_model(start)[1]
+        self.first = load_start(start)[1]
         named = attribution([engine.credit for engine in self.engines], self.negatives.sources, recordings_note)
         try:
             replace(self.first, attribution=f"{named} {self.first.attribution}")

@@ -18,6 +18,7 @@ from kws_edge.arrays import I64
 from kws_edge.errors import KwsEdgeError, SettingError
 from kws_edge.files import replace_file
 from kws_edge.model.features import FrontEnd
+from kws_edge.model.metadata import Metadata
 from kws_edge.model.variants import get_variant
 from kws_export.graph.read import load_network, measure_statistics
 from kws_export.network.fast import FastMatchboxNet
@@ -228,16 +229,28 @@ def load_best(path: Path, classes: int, front_end: FrontEnd) -> tuple[MatchboxNe
     return network.eval(), saved
 
 
+def load_start(path: Path) -> tuple[MatchboxNet, Metadata]:
+    """The network that training can begin from, and what its file says of itself.
+
+    Raises
+    ------
+    ModelError : no file of ours, or one without the float weights.
+    SettingError : it is not for streams.
+    """
+    network, metadata = load_network(path)
+    if metadata.padding != "valid" or metadata.front_end != FrontEnd():
+        raise SettingError(
+            f'{path} is not a model for streams; expected one with padding "valid", such as models/stream.onnx'
+        )
+    return network, metadata
+
+
 def _begin(start: Path, classes: tuple[str, ...], windows: Windows) -> tuple[MatchboxNet, MatchboxNet]:
     """The network to train, and the shipped one that it begins as.
 
     Outputs of its own start from zero, so that the features are not shaken first.
     """
-    source, metadata = load_network(start)
-    if metadata.padding != "valid" or metadata.front_end != windows.front_end:
-        raise SettingError(
-            f'{start} is not a model for streams; expected one with padding "valid", such as models/stream.onnx'
-        )
+    source, _ = load_start(start)
     features = [x for x, _ in windows.draw(0, 1_000_000, STATISTICS_WINDOWS)]
     measure_statistics(source, torch.from_numpy(np.stack(features)))
     network = _new(len(classes), windows.front_end, source.channels)

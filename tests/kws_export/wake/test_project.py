@@ -12,7 +12,7 @@ import pytest
 import tone_words
 
 from kws_edge import KeywordModel, Spotter
-from kws_edge.errors import SettingError
+from kws_edge.errors import ModelError, SettingError
 from kws_export.data.pack import Pack, Piece, Source
 from kws_export.evaluation.scoring import METHOD
 from kws_export.training.lock import held
@@ -245,6 +245,17 @@ def test_a_file_that_cannot_be_written_is_told_before_any_work(
     with pytest.raises(SettingError, match="cannot write"):
         project.make(tmp_path / name, progress)
     assert progress.lines == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("softmax", "is not a model for streams"), ("softmax-int8", "lacks float weights")]
+)
+def test_a_start_that_cannot_be_used_is_told_before_any_work(
+    recordings: Path, negatives: Pack, tmp_path: Path, name: str, said: str
+) -> None:
+    start = KeywordModel.load(name).path
+    with pytest.raises((SettingError, ModelError), match=said):
+        WakeProject(SETTINGS, tmp_path, start=start, negatives=negatives, recordings=recordings)
 
 
 @pytest.mark.parametrize("note", ["a\nb", "\x1b[2J", "x" * 10_000])
