@@ -21,6 +21,7 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
+from kws_edge.text import counted
 from kws_edge.tuning.recordings import recordings
 from kws_edge.tuning.soundscape import Word, speech_bounds, words_beside
 from kws_export.data.speech_commands import CLIP_SAMPLES, held_out
@@ -201,7 +202,9 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
             raise AudioError(f"none of the {len(kept)} recordings at {pattern} can be decoded; expected sound files")
         found.append(pieces)
     if again:
-        _log.warning("%d recordings are given more than once, such as %s; each counts once", len(again), again[0])
+        _log.warning(
+            "%s given more than once, such as %s; each counts once", counted(len(again), "recording"), again[0]
+        )
     return found
 
 

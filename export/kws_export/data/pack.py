@@ -24,7 +24,7 @@ from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import PARTIAL, read_arrays
-from kws_edge.text import is_one_line, one_line, shortened, shown, words_of
+from kws_edge.text import counted, is_one_line, one_line, shortened, shown, words_of
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.credit import Credit
 from kws_export.data.negatives import between
@@ -225,7 +225,7 @@ def each_once(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
                 found[key] = piece  # which may say what is to be left out
     if again:
         first = one_line(f"{again[0].source.name}/{again[0].speaker}")
-        _log.warning("%d recordings are given more than once, such as %s; each counts once", len(again), first)
+        _log.warning("%s given more than once, such as %s; each counts once", counted(len(again), "recording"), first)
     return tuple(found.values())
 
 

@@ -14,7 +14,7 @@ from kws_edge.audio.level import SAMPLE_RATE, measure
 from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
-from kws_edge.text import folder_name
+from kws_edge.text import counted, folder_name
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.pack import Kind, Pack, Piece
 
@@ -133,7 +133,7 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
         else:
             found.append(Saying(label, "" if unnamed else path.stem.partition("_nohash_")[0], True, cut_out(samples)))
     if again:
-        _log.warning("%d takes are given more than once, such as %s; each counts once", len(again), again[0])
+        _log.warning("%s given more than once, such as %s; each counts once", counted(len(again), "take"), again[0])
     if not found:
         expected = (
             "audio files" if len(labels) == 1 else f"folders {', '.join(map(folder_name, labels))} with audio files"

@@ -15,7 +15,7 @@ import numpy as np
 from kws_edge.arrays import I16
 from kws_edge.errors import ModelError, SettingError
 from kws_edge.files import replace_file
-from kws_edge.text import shortened
+from kws_edge.text import counted, shortened
 from kws_edge.tuning.record import name_for
 from kws_export.data.pack import Pack
 from kws_export.stored import check_writable
@@ -204,9 +204,9 @@ def _warn_of_untold(negatives: Pack) -> None:
     if untold:
         names = ", ".join(dict.fromkeys(piece.source.name for piece in untold))
         _log.warning(
-            "%d recordings of the negatives (%.1f h of %s) have no text, so none of them is left out where the word is "
-            "said: make sure that it is not, or say what is in a transcripts.tsv beside them (kws-export pack --help)",
-            len(untold), hours([piece.samples for piece in untold]), shortened(names, 200),
+            "no text is known of %s of the negatives (%.1f h of %s), so none is left out where the word is said: make "
+            "sure that it is not, or say what is in a transcripts.tsv beside them (kws-export pack --help)",
+            counted(len(untold), "recording"), hours([piece.samples for piece in untold]), shortened(names, 200),
         )  # fmt: skip
 
 

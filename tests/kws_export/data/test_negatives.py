@@ -211,7 +211,7 @@ def test_files_and_globs_are_taken(root: Path) -> None:
 
 def test_a_recording_of_two_patterns_is_taken_once(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert values(root, "books", "books/*.wav") == [4, 5]
-    assert "1 recordings are given more than once, such as " in caplog.text
+    assert "1 recording given more than once, such as " in caplog.text
 
 
 def test_what_the_lists_hold_out_is_left_out(root: Path) -> None:

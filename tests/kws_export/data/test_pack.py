@@ -271,7 +271,7 @@ def test_a_recording_that_is_given_twice_counts_once(
     pack.save(tmp_path / "p.npz")
     pack.save(tmp_path / "q.npz")
     assert open_packs([str(tmp_path / "p.npz"), str(tmp_path / "q.npz")]).hours == pack.hours
-    assert caplog.messages == ["3 recordings are given more than once, such as Talk/ann; each counts once"]
+    assert caplog.messages == ["3 recordings given more than once, such as Talk/ann; each counts once"]
 
 
 def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_take_that_is_there_twice_counts_once(tmp_path: Path, caplog: pytest.L
     for i, name in enumerate(("1", "2", "3", "3 (copy)")):
         soundfile.write(tmp_path / f"{name}.wav", np.sin(np.arange(16_000) / (5 + min(i, 2))), 16_000)
     assert len(load_recordings(tmp_path, ["lamp"])) == 3
-    assert caplog.messages == [f"1 takes are given more than once, such as {tmp_path}/3.wav; each counts once"]
+    assert caplog.messages == [f"1 take given more than once, such as {tmp_path}/3.wav; each counts once"]
 
 
 def test_a_take_of_two_words_is_refused(tmp_path: Path) -> None:
