@@ -1,8 +1,8 @@
 """The model of an enrolled word: the trunk, the template and an evidential head, in one ONNX file.
 
-The evidence for the word is softplus(SLOPE (c - t)), where c is the cosine of the window's vector to the template and t
-the threshold. It is near 0 for what is far from the takes, so that the vacuity is near 1; there is no evidence for
-anything else.
+The logit of the word is SLOPE (c - t), where c is the cosine of the window's vector to the template and t the
+threshold. Its evidence, by the variant of the trunk, is near 0 for what is far from the takes, so that the vacuity is
+near 1; there is next to none for anything else.
 """
 
 from dataclasses import replace
@@ -10,18 +10,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from kws_edge.model.evidence import softplus
+from kws_edge.model.evidence import alpha, vacuity
 from kws_edge.model.graph_edit import Graph, Node, float_value, tensor
 from kws_edge.model.metadata import TEMPLATE, WAKE_WORD, Metadata
 from kws_edge.model.onnx_file import with_metadata
 from kws_edge.model.selection import DEFAULT_TARGET, OperatingPoint
 from kws_edge.model.shipped import shipped_models
+from kws_edge.model.variants import get_variant
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.tuning.embedding import LAYER, STRETCH, TRUNK, Background
 from kws_edge.tuning.enrolment import Enrolled
 
 SLOPE: Final = 40.0
-"""Of the evidence in the cosine: from 1 % to 99 % of a unit within a tenth on each side of the threshold."""
+"""Of the logit in the cosine: from a tenth below the threshold to one above, the vacuity falls from 0.99 to 0.04."""
 
 
 def build(enrolled: Enrolled, background: Background, metadata: Metadata) -> bytes:
@@ -54,7 +55,8 @@ def build(enrolled: Enrolled, background: Background, metadata: Metadata) -> byt
 
 def describe(name: str, word: str, enrolled: Enrolled, background: Background, trunk: Metadata) -> Metadata:
     """What the file says of itself."""
-    at = float(2 / (2 + softplus(0.0)))  # the vacuity where the cosine is at the threshold
+    variant = get_variant(trunk.variant)
+    at = float(vacuity(alpha([0.0, -SLOPE], variant), variant))  # where the cosine is at the threshold
     settings = StreamSettings({"vacuity": at}, smoothing=0.0, hysteresis=0.1)
     takes = len(enrolled.cosines)
     found = takes - sum(enrolled.missed)
