@@ -100,6 +100,24 @@ def test_a_score_that_flickers_about_its_threshold_is_one_event_at_any_hop(hop: 
     assert len(decide(METADATA, hops, replace(settings, hysteresis=0.0))) > 1
 
 
+def test_a_score_that_rises_again_and_again_for_less_than_the_time_to_rearm_is_one_event() -> None:
+    hops = stream(PAUSE, *[(0.4, "mid", LOUD), (0.2, (2, 4, 2), LOUD)] * 5)
+    assert labels(decide(METADATA, hops, SETTINGS)) == ["mid"]
+    assert len(decide(METADATA, hops, replace(SETTINGS, rearm=0.2))) > 1
+
+
+@pytest.mark.parametrize("thresholds", [{"entropy": 0.5, "vacuity": 0.5}, {"vacuity": 0.5, "entropy": 0.5}])
+@pytest.mark.parametrize("between", [(20, 40, 20), (0.25, 20, 0.25)], ids=["evenly spread", "with little evidence"])
+def test_where_two_scores_must_hold_the_rise_of_one_of_them_parts_two_words(
+    thresholds: dict[str, float], between: tuple[float, ...]
+) -> None:
+    settings = replace(SETTINGS, thresholds=thresholds)
+    hops = stream(PAUSE, (0.5, "mid", LOUD), (0.6, between, LOUD), (0.5, "mid", LOUD), PAUSE)
+    rises = evidence.vacuity(np.array(between), VARIANTS["softmax"]) > 0.1  # else it is the entropy
+    hops = replace(hops, vacuity=np.where(rises & (hops.alpha == between).all(axis=1), np.float32(0.9), hops.vacuity))
+    assert labels(decide(METADATA, hops, settings)) == ["mid", "mid"]
+
+
 def test_the_same_word_twice_is_two_events_when_the_score_fell_between() -> None:
     hops = stream(PAUSE, (0.5, "mid", LOUD), (0.6, NOTHING, QUIET), (0.5, "mid", LOUD), PAUSE)
     assert labels(decide(METADATA, hops, SETTINGS)) == ["mid", "mid"]
@@ -119,14 +137,22 @@ def test_events_keep_the_refractory_time_between_them() -> None:
     assert events[1].time - events[0].time == pytest.approx(1.5)
 
 
+@pytest.mark.parametrize("start", [0.1 * i for i in range(1, 60)])
+def test_the_refractory_time_is_the_same_number_of_hops_at_any_time(start: float) -> None:
+    hops = stream((0.1, "mid", LOUD), (0.4, NOTHING, QUIET), (1.0, "high", LOUD), start=start)
+    first, second = decide(METADATA, hops, SETTINGS)
+    assert second.time - first.time == pytest.approx(SETTINGS.refractory)
+
+
 def test_one_spurious_window_is_smoothed_away() -> None:
     hops = stream(PAUSE, (0.5, UNSURE, LOUD), (0.1, "mid", LOUD), (0.5, UNSURE, LOUD), PAUSE)
     assert labels(decide(METADATA, hops, SETTINGS)) == ["mid"]
     assert labels(decide(METADATA, hops, replace(SETTINGS, smoothing=0.3))) == [None]
 
 
-def test_what_lies_before_the_start_counts_as_no_evidence() -> None:
-    settings = replace(SETTINGS, smoothing=0.3)
+@pytest.mark.parametrize("score", ["entropy", "vacuity"])
+def test_what_lies_before_the_start_counts_as_no_evidence(score: str) -> None:
+    settings = replace(SETTINGS, thresholds={score: 0.5}, smoothing=0.3)
     first, second = (
         decide(METADATA, stream(before, (0.5, "mid", LOUD)), settings) for before in ((0, "mid", 0), PAUSE)
     )
@@ -191,7 +217,23 @@ def test_steady_noise_as_loud_as_the_word_does_not_crowd_it() -> None:
     assert event.label == "mid"
 
 
-@pytest.mark.parametrize(("quiet", "told"), [(2.6, ["mid"]), (0.7, [])])
+@pytest.mark.parametrize(("since", "told"), [(0.5, ["mid"]), (1.1, [])])
+def test_what_is_loud_enough_to_crowd_is_measured_by_the_loudest_of_the_last_second(
+    since: float, told: list[str]
+) -> None:
+    bang = stream(
+        PAUSE, (1.0, UNSURE, LOUD), (0.1, UNSURE, LOUD + 12), (since, UNSURE, LOUD), (0.3, RATHER, LOUD), PAUSE
+    )
+    assert [event.label for event in decide(METADATA, bang, CROWDED) if event.label] == told
+
+
+@pytest.mark.parametrize("seconds", [1.4, 2.5, 30.0])
+def test_speech_that_goes_on_asks_for_no_more_certainty_than_after_its_first_seconds(seconds: float) -> None:
+    hops = stream(PAUSE, (seconds, UNSURE, LOUD), (0.3, (1, 100_000, 1), LOUD), (1.0, UNSURE, LOUD), PAUSE)
+    assert labels(decide(METADATA, hops, CROWDED)) == ["mid"]
+
+
+@pytest.mark.parametrize(("quiet", "told"), [(2.6, ["mid"]), (1.8, []), (0.7, [])])
 def test_sound_of_3_s_ago_does_not_crowd_a_word(quiet: float, told: list[str]) -> None:
     hops = stream(PAUSE, (1.5, UNSURE, LOUD), (quiet, NOTHING, QUIET), (0.3, RATHER, LOUD), PAUSE)
     assert [event.label for event in decide(METADATA, hops, CROWDED) if event.label] == told
@@ -204,6 +246,13 @@ def test_what_was_lost_crowds_a_word_as_little_as_quiet_of_that_length(lost: flo
     decision.gap(lost)
     events = decision.step(stream((0.3, RATHER, LOUD), PAUSE, start=3.5 + lost))
     assert [event.label for event in events if event.label] == told
+
+
+def test_a_reset_forgets_running_speech() -> None:
+    decision = Decision(METADATA, CROWDED, 0.1)
+    assert decision.step(stream((1.5, UNSURE, LOUD))) == []
+    decision.reset()
+    assert labels(decision.step(stream((0.3, RATHER, LOUD)))) == ["mid"]
 
 
 @pytest.mark.parametrize("hop", [0.02, 0.05, 0.1, 0.2])
@@ -271,11 +320,19 @@ def test_the_probability_may_have_a_threshold_too() -> None:
     hops = stream(PAUSE, (0.5, "mid", LOUD), PAUSE)
     assert labels(decide(METADATA, hops, replace(SETTINGS, probability=0.97))) == ["mid"]
     assert labels(decide(METADATA, hops, replace(SETTINGS, probability=0.99))) == [None]
+    p = float(evidence.probability(hops.alpha[10]).max())
+    assert labels(decide(METADATA, hops, replace(SETTINGS, probability=p))) == ["mid"]
 
 
 def test_a_word_that_was_not_chosen_gives_nothing_and_no_abstention_either() -> None:
     hops = stream(PAUSE, (0.5, "mid", LOUD), PAUSE, (0.5, "low", LOUD), PAUSE)
     assert labels(decide(METADATA, hops, SETTINGS, words={"low"})) == ["low"]
+
+
+def test_after_a_word_that_was_not_chosen_the_refractory_time_passes_as_after_one_that_was() -> None:
+    hops = stream(PAUSE, (0.2, "mid", LOUD), (0.3, NOTHING, QUIET), (2.0, "high", LOUD), PAUSE)
+    (event,) = decide(METADATA, hops, replace(SETTINGS, refractory=1.5), words={"high"})
+    assert event.time == pytest.approx(2.0 + 1.5)
 
 
 @pytest.mark.parametrize(
@@ -399,22 +456,23 @@ def test_a_word_that_is_accepted_as_its_sound_begins_is_not_abstained_from() -> 
     assert labels(decide(METADATA, hops, SETTINGS, abstentions="all")) == ["mid"]
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(0.1, False), (0.2, True), (2.9, True), (3.2, False), (30.0, False)])
+@pytest.mark.parametrize(("seconds", "told"), [(0.1, False), (0.2, True), (3.0, True), (3.1, False), (30.0, False)])
 def test_a_click_and_a_radio_are_no_utterances(seconds: float, told: bool) -> None:
     hops = stream(PAUSE, (seconds, UNSURE, LOUD), PAUSE)
     assert labels(decide(METADATA, hops, SETTINGS)) == ([None] if told else [])
 
 
 def test_sound_below_9_db_over_the_noise_is_no_utterance() -> None:
-    hops = stream(PAUSE, (0.5, UNSURE, QUIET + 8), PAUSE, (0.5, UNSURE, QUIET + 10), PAUSE)
+    hops = stream(PAUSE, (0.5, UNSURE, QUIET + 8.9), PAUSE, (0.5, UNSURE, QUIET + 9.1), PAUSE)
     (event,) = decide(METADATA, hops, SETTINGS)
     assert event.start > 3.0
 
 
-def test_clipping_is_named_as_the_reason() -> None:
+@pytest.mark.parametrize("labels", [METADATA.labels, ("_unknown_", "mid", "high")])
+def test_clipping_is_named_as_the_reason(labels: tuple[str, ...]) -> None:
     hops = stream(PAUSE, (0.5, UNSURE, LOUD), PAUSE)
     hops.clipped[12] = True
-    (event,) = decide(METADATA, hops, SETTINGS)
+    (event,) = decide(replace(METADATA, labels=labels), hops, SETTINGS, abstentions="all")
     assert event.reason == Reason.CLIPPED
 
 

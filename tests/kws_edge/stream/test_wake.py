@@ -16,7 +16,7 @@ from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.events import Event
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.spotter import Spotter
-from kws_edge.stream.wake import Wake, gated
+from kws_edge.stream.wake import Wake, WakeTimer, gated
 
 
 def said(*parts: tuple[str, float]) -> Any:
@@ -56,6 +56,16 @@ def test_a_command_that_can_never_come_is_refused(model: KeywordModel) -> None:
         with pytest.raises(SettingError, match="no command beside the wake words"):
             Spotter(model, words=words, wake=Wake(wake))
     assert Spotter(model, words=["low", "mid"], wake=Wake({"low"})).words == ("low", "mid")
+
+
+@pytest.mark.parametrize("woken", [1.1, 2.3, 70.7])
+@pytest.mark.parametrize(("after", "counts"), [(0.0, False), (0.2, False), (0.3, True), (4.0, True), (4.1, False)])
+def test_a_command_counts_from_where_the_wake_word_is_over_up_to_the_last_hop_in_time(
+    woken: float, after: float, counts: bool
+) -> None:
+    timer = WakeTimer(4.0)
+    timer.wake(Event("low", "low", 1.0, np.ones(3, np.float32), 0.1, 0.1, None, woken - 0.5, woken, woken, "tiny"))
+    assert timer.is_awake(round(woken + after, 1)) is counts
 
 
 def test_they_count_for_as_long_as_is_said(model: KeywordModel) -> None:

@@ -99,6 +99,19 @@ def test_candidates_for_a_few_words_leave_out_what_sounds_like_others() -> None:
     assert lowest == pytest.approx([0.05, 0.2], abs=0.01)  # the surest windows: of "low", and of "high" in the noise
 
 
+def test_the_strictest_candidate_accepts_nothing_even_where_something_is_surer_than_every_word() -> None:
+    words = recording("words", ("low", 0.3), ("mid", 0.4))
+    thresholds = candidates(METADATA, [words], [recording("noise", ("high", 0.05), said=False)], SETTINGS, ["vacuity"])
+    assert thresholds[0]["vacuity"] == pytest.approx(0.05, rel=0.01)
+    assert 0.05 > thresholds[0]["vacuity"]
+
+
+def test_a_word_that_is_said_in_a_recording_without_words_makes_no_candidate() -> None:
+    radio = recording("radio", ("low", 0.01), ("low", 0.3))
+    radio = replace(radio, words=radio.words[:1])
+    assert candidates(METADATA, [WORDS], [radio], SETTINGS, ["vacuity"])[0]["vacuity"] == pytest.approx(0.05)
+
+
 def test_where_no_word_is_heard_there_are_no_candidates() -> None:
     silence = Traced("s", replace(WORDS.hops, heard=np.zeros(len(WORDS.hops), np.bool_)), WORDS.words)
     with pytest.raises(SettingError, match="none of the words is the most probable where it is said"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stream_points import SETTINGS, point
 
 from kws_edge.errors import SettingError
-from kws_edge.tuning.choice import best, choose, frontier
+from kws_edge.tuning.choice import at_rates, best, choose, frontier
 from kws_edge.tuning.points import Point
 
 
@@ -53,6 +53,13 @@ def test_where_no_point_holds_the_limit_that_is_said(curves: list[list[Point]], 
 def test_crowding_must_find_more_than_chance_does(plain: int, expected: float) -> None:
     crowded = point(16, 0, settings=replace(SETTINGS, crowding=8.0))
     assert choose([[crowded], [point(plain, 0)]], 1).settings.crowding == expected
+
+
+@pytest.mark.parametrize(("rate", "hits"), [(0.5, None), (1, 5), (1.99, 5), (2, 12), (3, 12), (4, 16), (50, 16)])
+def test_at_a_rate_the_loosest_thresholds_are_taken_up_to_which_all_hold_it(rate: float, hits: int | None) -> None:
+    points = [point(5, 1), point(10, 2), point(12, 2), point(14, 4), point(16, 3)]
+    (found,) = at_rates(points, [rate])
+    assert (found and found.words.hits) == hits
 
 
 counts = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 10)).map(lambda c: point(*c)), min_size=1)

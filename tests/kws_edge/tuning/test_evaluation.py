@@ -80,7 +80,8 @@ def test_a_second_event_of_one_word_is_a_false_accept() -> None:
 
 def test_one_event_answers_one_word() -> None:
     words = [Word("yes", 2.0, 2.3), Word("yes", 2.5, 2.8)]
-    assert outcomes([event("yes", 2.0, 2.9)], words) == ["hit", "missed"]
+    for said in (words, words[::-1]):  # the earlier one, in whatever order they are given
+        assert outcomes([event("yes", 2.0, 2.9)], said) == ["hit", "missed"]
 
 
 def test_every_word_has_one_outcome_in_the_order_of_time() -> None:
