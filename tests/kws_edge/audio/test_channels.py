@@ -50,8 +50,9 @@ def test_what_is_common_and_opposite_still_cancels_beside_a_little_noise() -> No
         (noise(1), noise(2)),
         (tone(440), tone(700)),
         (tone(440) + 0.3, tone(440) - 0.3),
+        (tone(440) + 0.7, tone(440) - 0.7),
     ],
-    ids=["equal", "softer", "noise beside it", "two noises", "two tones", "opposite offsets"],
+    ids=["equal", "softer", "noise beside it", "two noises", "two tones", "opposite offsets", "large ones"],
 )
 def test_channels_that_do_not_cancel_are_averaged_without_a_word(pair: tuple[Any, Any]) -> None:
     clip = load(np.stack(pair, axis=1), SAMPLE_RATE)
@@ -98,6 +99,14 @@ def test_a_stream_does_not_flutter_between_the_mix_and_one_channel() -> None:
         x.mix(frames)
         decisions.append(x.cancelled > 0)
     assert np.count_nonzero(np.diff(decisions)) <= 4
+
+
+def test_in_a_stream_that_goes_on_opposite_offsets_are_no_cancelling() -> None:
+    x, block = DownMix(2, memory=0.5 * SAMPLE_RATE), tone(440, seconds=0.1)
+    frames = np.stack([block + np.float32(0.7), block - np.float32(0.7)], axis=1)
+    for _ in range(100):
+        x.add(frames)
+        assert x.mix(frames) == pytest.approx(block, abs=1e-6)
 
 
 def test_a_click_in_a_dead_channel_is_forgotten_in_time() -> None:

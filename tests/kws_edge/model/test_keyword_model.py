@@ -424,6 +424,18 @@ def test_in_a_long_clip_the_threshold_of_streams_must_hold_too_where_there_is_on
     assert strict.classify(clip[2 * RATE : 3 * RATE], RATE).label == "mid"
 
 
+def test_a_looser_threshold_of_streams_does_not_loosen_that_of_clips(tmp_path: Path) -> None:
+    settings = {"thresholds": {"entropy": 1.0}, "smoothing": 0.3}
+    loose = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream={"settings": settings})))
+    p = loose.classify(noise(4.0), RATE)
+    assert (p.label, p.reason, p.threshold) == (None, Reason.UNCERTAIN, 0.5)
+
+
+def test_a_long_clip_of_which_it_is_not_sure_and_that_is_clipped_is_called_so(model: KeywordModel) -> None:
+    clipped = np.pad(np.clip(noise(3.0, amplitude=5.0), -1, 1), RATE // 2)
+    assert model.classify(clipped, RATE).reason is Reason.CLIPPED
+
+
 def test_the_threshold_of_streams_must_hold_on_its_own_score_too(tmp_path: Path) -> None:
     clip = noise(4.0)
     clip[2 * RATE : 3 * RATE] = tone("mid")

@@ -170,6 +170,16 @@ def test_the_smoothed_numbers_are_the_means_over_the_windows() -> None:
     assert decision.last.entropy == pytest.approx(evidence.entropy(p))
 
 
+@pytest.mark.parametrize("hop", [0.02, 0.05, 0.1, 0.2])
+def test_smoothing_is_over_the_same_time_at_any_hop(hop: float) -> None:
+    sure = evidence.probability(np.array(CERTAIN["mid"], np.float32))
+    for seconds, alike in ((0.4, True), (0.4 - hop, False)):
+        decision = Decision(METADATA, replace(SETTINGS, smoothing=0.4), hop)
+        decision.step(stream((1.0, UNSURE, LOUD), (seconds, "mid", LOUD), hop=hop))
+        assert decision.last is not None
+        assert np.allclose(decision.last.probability, sure, atol=1e-6) is alike
+
+
 @pytest.mark.parametrize("variant", ["softmax", "edl_ce"])
 def test_the_alpha_of_an_event_has_its_probability_vacuity_and_entropy(variant: str) -> None:
     metadata = replace(METADATA, variant=variant)

@@ -37,7 +37,7 @@ from kws_edge.model.selection import DEFAULT_TARGET
 from kws_edge.model.shipped import shipped_models
 from kws_edge.stream.decision import decide
 from kws_edge.stream.events import Event
-from kws_edge.stream.framing import FLOOR_MIN, HopStream, quiet
+from kws_edge.stream.framing import FLOOR_MIN, FLOOR_RISE, FLOOR_START, HopStream, quiet
 from kws_edge.stream.settings import StreamSettings
 from kws_edge.stream.spotter import Spotter
 from kws_edge.stream.state import State
@@ -162,6 +162,12 @@ def test_the_end_of_the_stream_is_decided_on(model: KeywordModel) -> None:
     events = spotter.push(np.concatenate([room(0.3), tone("mid", 0.5)]))
     assert events == []
     assert labels(spotter.finish()) == ["mid"]
+
+
+@pytest.mark.parametrize(("name", "samples"), [("softmax", 16_000), ("stream", 20_720)])
+def test_the_silence_at_the_end_of_a_stream_is_as_long_as_a_window(name: str, samples: int) -> None:
+    silence = Spotter(KeywordModel.load(name)).closing_silence
+    assert (len(silence), silence.any()) == (samples, False)
 
 
 # The beginning
@@ -327,6 +333,33 @@ def test_after_a_gap_it_hears_again_within_a_fifth_of_a_second(model: KeywordMod
     assert spotter.state == State.LISTENING
 
 
+@pytest.mark.parametrize("wakes", [None, "this model", "another"])
+def test_time_that_is_lost_is_quiet_in_which_what_came_before_crowds_no_word(
+    model: KeywordModel, tmp_path: Path, wakes: str | None
+) -> None:
+    alone = Spotter(model, settings=StreamSettings({"entropy": 0.7}, smoothing=0.1)).push(words("mid"))[0]
+    settings = StreamSettings({"entropy": 1.2 * alone.entropy}, smoothing=0.1, crowding=8.0)
+    other = KeywordModel.load(tiny_model.save(tmp_path)) if wakes == "another" else None
+    for lost, told in ((2.6, ["mid"]), (0.1, [])):
+        wake = Wake({"mid"}, model=other, settings=settings)
+        spotter = (
+            Spotter(model, words={"high"}, wake=wake, abstentions="none")
+            if wakes
+            else Spotter(model, settings=settings, abstentions="none")
+        )
+        assert spotter.push(np.concatenate([room(1), 4 * hiss(1.5)])) == []  # as loud as the word
+        spotter.gap(round(lost * SAMPLE_RATE))
+        assert labels(spotter.push(np.concatenate([tone("mid", 0.8), room(1)]))) == told
+
+
+@pytest.mark.parametrize("hop", [0.02, 0.1])
+def test_the_level_after_a_gap_is_that_of_what_came_after_it(hop: float) -> None:
+    stream = HopStream(METADATA, hop)
+    list(stream.push(hiss(1)))
+    stream.gap(100)
+    assert all(h.level < -60 and h.frames is None for h in stream.push(room(0.5)))
+
+
 def test_what_a_gap_parts_is_not_smoothed_together(model: KeywordModel) -> None:
     spotter = Spotter(model, settings=StreamSettings({"entropy": 0.01}, smoothing=0.5))
     spotter.push(np.concatenate([room(2), tone("mid", 0.5)]))
@@ -398,6 +431,15 @@ def test_a_stream_that_loses_no_more_is_told_again_only_when_it_does(model: Keyw
     assert len(losing(spotter, 0.5, 10)) == 1
 
 
+def test_a_reset_forgets_losses_that_were_not_told_yet(model: KeywordModel) -> None:
+    spotter = Spotter(model)
+    while spotter.state != State.LOSSES:
+        assert spotter.push(room(0.5)) == []
+        spotter.gap(1)
+    spotter.reset()
+    assert spotter.push(room(1)) == []
+
+
 @pytest.mark.parametrize(("every", "seconds"), [(2.0, 60), (0.5, 1.0), (5.0, 60)])
 def test_losses_between_which_words_are_heard_are_not_too_many(
     model: KeywordModel, every: float, seconds: float
@@ -463,6 +505,24 @@ def test_steady_noise_becomes_the_floor_and_words_are_heard_above_it(model: Keyw
     assert labels(spotter.push(np.concatenate([tone("mid", 1), hiss(1)]))) == ["mid"]
 
 
+@pytest.mark.parametrize("hop", [0.02, 0.1, 0.5])
+def test_the_floor_rises_by_the_same_decibels_a_second_at_any_hop(hop: float) -> None:
+    *_, last = HopStream(METADATA, hop).push(hiss(4))
+    assert last.noise == pytest.approx(FLOOR_START + 4 * FLOOR_RISE, abs=0.1)
+
+
+def test_clipping_is_of_the_hops_in_which_it_is() -> None:
+    sound = np.concatenate([room(1), np.clip(100 * hiss(0.5), -1, 1), room(2)])
+    clipped = [h.time for h in HopStream(METADATA).push(sound) if h.clipped]  # the last of which begins at 1.495 s
+    assert clipped == pytest.approx([1.095, 1.195, 1.295, 1.395, 1.495, 1.595])
+
+
+def test_clipped_sound_of_which_the_model_is_not_sure_is_called_clipped(model: KeywordModel) -> None:
+    for gain, reason in ((100, Reason.CLIPPED), (1, Reason.UNCERTAIN)):
+        sound = np.concatenate([room(1), np.clip(gain * hiss(0.8), -1, 1), room(1.5)])
+        assert [event.reason for event in Spotter(model, abstentions="all").push(sound)] == [reason]
+
+
 def test_noise_is_measured_without_its_dc() -> None:
     stream = HopStream(tiny_model.METADATA)
     *_, plain_hop = stream.push(room(2))
@@ -495,6 +555,14 @@ def test_a_trace_decides_as_the_stream_does(model: KeywordModel, hop: float) -> 
     online = Spotter(model, hop=hop).push(sound)
     assert [(e.label, e.start, e.end, e.time) for e in offline] == [(e.label, e.start, e.end, e.time) for e in online]
     assert [e.entropy for e in offline] == pytest.approx([e.entropy for e in online], abs=1e-5)
+
+
+def test_where_nothing_is_heard_a_trace_holds_no_evidence(model: KeywordModel) -> None:
+    hops = trace(model, [room(2)])
+    assert len(hops) == 20
+    assert not hops.heard.any()
+    assert hops.vacuity.tolist() == [1] * 20
+    np.testing.assert_array_equal(evidence.probability(hops.alpha), np.full((20, 3), 1 / 3, np.float32))
 
 
 def test_a_trace_of_less_than_a_hop_is_empty(model: KeywordModel) -> None:

@@ -132,6 +132,20 @@ def test_a_reset_or_a_loss_leaves_it_as_it_should(model: KeywordModel) -> None:
     assert labels(spotter.push(said(("high", 0.5)))) == []
 
 
+@pytest.mark.parametrize("of_another_model", [False, True])
+def test_after_a_reset_the_wake_word_is_heard_as_in_a_new_stream(
+    model: KeywordModel, other: KeywordModel, of_another_model: bool
+) -> None:
+    wake = Wake({"computer"}, model=other) if of_another_model else Wake({"low"})
+    used, new = (Spotter(model, words={"high"}, wake=wake) for _ in range(2))
+    sound = said(("low", 1), ("high", 1))
+    used.push(said(("low", 3)))
+    used.reset()
+    events = used.push(sound)
+    assert [event.to_dict() for event in events] == [event.to_dict() for event in new.push(sound)]
+    assert len(labels(events)) == 2
+
+
 def test_commands_are_decided_on_by_the_settings_for_after_a_wake_word(tmp_path: Path) -> None:
     strict, loose = StreamSettings({"entropy": 0.01}), StreamSettings({"entropy": 0.7})
     stream = {"settings": strict.to_dict(), "after_wake": {"settings": loose.to_dict()}}

@@ -40,6 +40,11 @@ def test_the_rate_is_that_of_the_worst_recording() -> None:
     assert loose.false_accepts_per_hour == pytest.approx(1200)  # one in 3 s of noise, none in 6 s of radio
 
 
+def test_two_recordings_of_one_name_are_refused_since_only_one_of_them_would_count() -> None:
+    with pytest.raises(SettingError, match="recordings without words: radio, radio; expected a name of its own"):
+        weigh(METADATA, [WORDS], [RADIO, replace(NOISE, name="radio")], SETTINGS)
+
+
 def test_of_two_scores_both_must_hold() -> None:
     pairs = [{"vacuity": v, "entropy": h} for v, h in ((0.9, 0.99), (0.01, 0.99), (0.9, -0.5))]
     assert [p.words.hits for p in trade_off(METADATA, [WORDS], [NOISE], SETTINGS, pairs)] == [4, 0, 0]
@@ -103,7 +108,7 @@ def test_the_strictest_candidate_accepts_nothing_even_where_something_is_surer_t
     words = recording("words", ("low", 0.3), ("mid", 0.4))
     thresholds = candidates(METADATA, [words], [recording("noise", ("high", 0.05), said=False)], SETTINGS, ["vacuity"])
     assert thresholds[0]["vacuity"] == pytest.approx(0.05, rel=0.01)
-    assert 0.05 > thresholds[0]["vacuity"]
+    assert thresholds[0]["vacuity"] < 0.05
 
 
 def test_a_word_that_is_said_in_a_recording_without_words_makes_no_candidate() -> None:

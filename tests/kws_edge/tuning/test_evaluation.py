@@ -117,6 +117,8 @@ def test_delays_run_from_the_end_of_the_word_to_the_decision() -> None:
 
 def test_without_hits_there_is_no_delay() -> None:
     assert StreamReport(10.0, missed=3).delay(0.5) is None
+    report = evaluate([event("no", 2.1, 2.6), event(None, 5.0, 5.5)], [YES, NO], 10, LABELS)
+    assert (report.wrong, report.abstained, report.delays) == (1, 1, ())
 
 
 times = st.floats(0, 50, allow_nan=False)

@@ -59,10 +59,11 @@ def test_what_is_written_into_a_file_reads_back() -> None:
     assert again.verdict(1) == negatives.verdict(1)
 
 
-def test_a_file_that_names_no_kinds_calls_them_recordings() -> None:
+@pytest.mark.parametrize("unnamed", [["radio", "dogs"], ["dogs"]], ids=["of none", "of some"])
+def test_a_file_that_does_not_say_the_kinds_of_all_calls_them_recordings(unnamed: list[str]) -> None:
     about = FalseAccepts(reports(radio=(4, 0), dogs=(0.05, 0))).to_dict()
-    for negative in about["negatives"].values():
-        del negative["kind"]
+    for name in unnamed:
+        del about["negatives"][name]["kind"]
     old = FalseAccepts.of(about)
     assert "4.0 hours of recordings" in old.verdict(1)
     assert [line.split("  ")[0] for line in old.lines()] == ["all recordings", "radio", "dogs"]
