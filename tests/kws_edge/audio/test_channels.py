@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kws_edge.audio.channels import DownMix
-from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.level import SAMPLE_RATE, SILENCE_PEAK
 from kws_edge.audio.load import load, read_blocks
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.keyword_model import KeywordModel
@@ -34,6 +34,17 @@ def test_of_channels_of_opposite_polarity_the_stronger_is_taken_with_a_warning(s
     (warning,) = clip.warnings
     assert "cancel" in warning
     assert f"channel {kept}" in warning
+
+
+def test_it_is_said_by_how_much_the_mix_is_quieter() -> None:
+    (warning,) = load(np.stack([tone(440), -0.5 * tone(440)], axis=1), SAMPLE_RATE).warnings
+    assert "12 dB quieter than channel 1" in warning  # the mean of 1 and -0.5 is a quarter
+
+
+@pytest.mark.parametrize(("second", "kept"), [(0.7, 1.0), (1.5, 0.5)])
+def test_a_channel_below_the_peak_of_silence_is_left_out(second: float, kept: float) -> None:
+    channels = np.stack([tone(440), tone(700, second * SILENCE_PEAK)], axis=1)
+    assert load(channels, SAMPLE_RATE).samples == pytest.approx(kept * tone(440), abs=1e-3)
 
 
 def test_what_is_common_and_opposite_still_cancels_beside_a_little_noise() -> None:

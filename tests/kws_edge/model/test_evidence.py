@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from kws_edge.model.evidence import LOGIT_LIMIT, alpha, entropy, evidence, label, probability, softplus, vacuity
+from kws_edge.model.evidence import (
+    LOGIT_LIMIT,
+    alpha,
+    entropy,
+    evidence,
+    label,
+    no_evidence,
+    probability,
+    softplus,
+    vacuity,
+)
 from kws_edge.model.variants import VARIANTS, Variant
 
 Logits = npt.NDArray[Any]
@@ -99,6 +109,12 @@ def test_no_evidence_at_all_is_full_vacuity_and_full_entropy(variant: Variant) -
     a = alpha(np.full(20, -1e4), variant)
     assert vacuity(a, variant) == 1
     assert entropy(a) == pytest.approx(1, abs=1e-15)
+
+
+def test_where_the_network_is_not_asked_there_is_no_evidence(variant: Variant) -> None:
+    a = no_evidence(20, variant.name)
+    assert (vacuity(a, variant), a.dtype, a.flags.writeable) == (1, np.float32, False)
+    np.testing.assert_allclose(probability(a), np.full(20, 1 / 20), rtol=1e-6)
 
 
 # What holds for every logit

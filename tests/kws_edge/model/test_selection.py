@@ -218,6 +218,10 @@ POINT = {
         ({"threshold": "0.45"}, "threshold='0.45'"),
         ({"threshold": 1e300}, "threshold=1e"),
         ({"target": 75}, "target=75"),
+        ({"low": 0.8, "high": 0.9}, "low=0.8"),
+        ({"low": -0.1, "high": 0.9}, "low=-0.1"),
+        ({"low": 0.5, "high": 0.7}, "high=0.7"),
+        ({"low": 0.5, "high": 1.1}, "high=1.1"),
         ({"colour": 1}, "unknown \\['colour'\\]"),
     ],
 )
