@@ -47,8 +47,7 @@ def answers(
         reason = unheard[i]
         if reason is None:
             guess = metadata.labels[labels[i]]
-            clipped = window.level is not None and window.level.is_clipped
-            reason = why_withheld(guess, uncertain=bool(uncertain[i]), clipped=clipped)
+            reason = why_withheld(guess, uncertain=bool(uncertain[i]), clipped=window.is_clipped)
         predictions.append(
             Prediction(
                 label=guess if reason is None else None,

@@ -39,6 +39,11 @@ class Window:
     frames: F32
     level: Level | None
 
+    @property
+    def is_clipped(self) -> bool:
+        """Clipped badly enough to be a reason for a wrong answer."""
+        return self.level is not None and self.level.is_clipped
+
 
 def window_frames(metadata: Metadata) -> int:
     """How many frames of sound a window of a recording has: those of a clip, or all that the network takes in."""

@@ -23,7 +23,7 @@ from kws_edge.model import evidence
 from kws_edge.model.answers import answers, rank
 from kws_edge.model.clips import STEP_SECONDS, cut, window_frames
 from kws_edge.model.metadata import Metadata
-from kws_edge.model.prediction import Prediction, Reason, why_withheld
+from kws_edge.model.prediction import Prediction, why_withheld
 from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import DEFAULT_TARGET, WITHHOLD_ALL, OperatingPoint
 from kws_edge.model.session import MAX_BATCH, Outputs
@@ -55,13 +55,12 @@ def search(
     score, point : the uncertainty that decides, and the operating point of clips.
     progress : called now and then with the seconds that are done.
     """
-    variant = get_variant(metadata.variant)
     smoothing, limits = _decided_by(metadata, score, point)
     n = max(1, round(smoothing / STEP_SECONDS))
     K = len(metadata.labels)
     nothing = np.full(K, 1 / K, np.float32), 1.0
     past: deque[tuple[F32, float]] = deque([nothing] * n, n)
-    lately: deque[Prediction] = deque(maxlen=n // 2 + 1)
+    lately: deque[tuple[Prediction, bool]] = deque(maxlen=n // 2 + 1)  # the answers, and whether they were clipped
     length = 0  # samples of the recording
     best: Prediction | None = None
 
@@ -77,12 +76,13 @@ def search(
 
     windows = cut(padded(), metadata.front_end, window_frames(metadata))
     while batch := list(islice(windows, MAX_BATCH)):
-        for seen in answers(run, metadata, batch, score, point):
-            lately.append(seen)
+        for window, seen in zip(batch, answers(run, metadata, batch, score, point), strict=True):
+            lately.append((seen, window.is_clipped))
             past.append(nothing if seen.guess is None else (evidence.probability(seen.alpha), seen.vacuity))
             p = np.stack([probability for probability, _ in past]).mean(axis=0)
             u = float(np.mean([vacuity for _, vacuity in past]))
-            found = _mean(lately[0], p, u, evidence.dirichlet(p, u, variant), limits, metadata)
+            middle, clipped = lately[0]
+            found = _mean(middle, p, u, limits, metadata, clipped=clipped)
             if best is None or rank(found, score) < rank(best, score):
                 best = found
         progress(max(0.0, min(batch[-1].end - _BEYOND, length / SAMPLE_RATE)))
@@ -130,9 +130,9 @@ def _decided_by(metadata: Metadata, score: Score, point: OperatingPoint) -> tupl
 
 
 def _mean(
-    middle: Prediction, p: F32, vacuity: float, alpha: F32, limits: Mapping[Score, float], metadata: Metadata
+    middle: Prediction, p: F32, vacuity: float, limits: Mapping[Score, float], metadata: Metadata, *, clipped: bool
 ) -> Prediction:
-    """What the mean of some windows says, at the time of the one in their middle.
+    """What the mean of some windows says, at the time of the one in their middle, which may be clipped.
 
     Its score is that whose threshold withholds the label, or else the first of the limits.
     """
@@ -144,7 +144,8 @@ def _mean(
     if middle.guess is None:
         return replace(middle, **decided)
     guess = metadata.labels[int(p.argmax())]
-    reason = why_withheld(guess, uncertain=bool(above), clipped=middle.reason is Reason.CLIPPED)
+    reason = why_withheld(guess, uncertain=bool(above), clipped=clipped)
     label = guess if reason is None else None
+    alpha = evidence.dirichlet(p, vacuity, get_variant(metadata.variant))
     numbers: dict[str, Any] = {"alpha": alpha, "vacuity": vacuity, "entropy": entropy, **decided}
     return replace(middle, label=label, guess=guess, probability=float(p.max()), reason=reason, **numbers)

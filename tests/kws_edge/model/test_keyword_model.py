@@ -436,6 +436,16 @@ def test_a_long_clip_of_which_it_is_not_sure_and_that_is_clipped_is_called_so(mo
     assert model.classify(clipped, RATE).reason is Reason.CLIPPED
 
 
+def test_in_a_long_clip_clipping_is_the_reason_also_where_the_threshold_of_streams_withholds(tmp_path: Path) -> None:
+    clip = noise(4.0)
+    clip[2 * RATE : 3 * RATE] = np.clip(tone("low", amplitude=1.02), -1, 1)
+    settings = {"thresholds": {"entropy": 1e-6}, "smoothing": 0.5}
+    strict = KeywordModel.load(tiny_model.save(tmp_path, metadata=replace(METADATA, stream={"settings": settings})))
+    assert strict.classify(clip[2 * RATE : 3 * RATE], RATE).label == "low"
+    p = strict.classify(clip, RATE)
+    assert (p.label, p.guess, p.reason) == (None, "low", Reason.CLIPPED)
+
+
 def test_the_threshold_of_streams_must_hold_on_its_own_score_too(tmp_path: Path) -> None:
     clip = noise(4.0)
     clip[2 * RATE : 3 * RATE] = tone("mid")
