@@ -107,7 +107,7 @@ class DependencyError(KwsEdgeError, ImportError):
     """
 
 
-def lacking(what: str, package: str | None, extra: str, project: str = ".") -> DependencyError:
+def missing_package(what: str, package: str | None, extra: str, project: str = ".") -> DependencyError:
     """The error that a part of kws-edge needs a package of one of its extras, such as "mic"."""
     return DependencyError(
         f"{what} needs {package}, which is not installed; in a checkout of kws-edge, pip install '{project}[{extra}]'"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kws_edge.errors import DependencyError, DeviceError, lacking
+from kws_edge.errors import DependencyError, DeviceError, missing_package
 from kws_edge.text import collapsed
 
 
@@ -127,7 +127,7 @@ def sounddevice() -> Any:
     try:
         import sounddevice as module
     except ImportError:
-        raise lacking("the microphone", "sounddevice", "mic") from None
+        raise missing_package("the microphone", "sounddevice", "mic") from None
     except OSError:
         raise DependencyError(
             "the microphone needs PortAudio: on Debian, Ubuntu and Raspberry Pi OS, apt install libportaudio2"

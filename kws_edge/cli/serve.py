@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from kws_edge.errors import lacking
+from kws_edge.errors import missing_package
 
 
 class _Serve(click.Command):
@@ -16,7 +16,7 @@ class _Serve(click.Command):
         try:
             from kws_edge.server.settings import ServerSettings, flag, variable
         except ImportError as error:
-            raise lacking("the server", error.name, "server") from None
+            raise missing_package("the server", error.name, "server") from None
         return [
             click.Option(
                 [flag(name)],

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from kws_edge.client.proxy import address_of, proxy_of, without_password
-from kws_edge.errors import SettingError, lacking
+from kws_edge.errors import SettingError, missing_package
 from kws_edge.text import shown
 
 TIMEOUT: Final = 30.0  # s, for an answer, and for a connection
@@ -52,7 +52,7 @@ class Address:
             import httpx  # noqa: F401
             import websockets  # noqa: F401
         except ImportError as missing:
-            raise lacking("the client", missing.name, "client") from None
+            raise missing_package("the client", missing.name, "client") from None
         parsed = address_of(url)
         if parsed is None or parsed.scheme not in ("http", "https") or parsed.query or parsed.fragment:
             given = without_password(url) if isinstance(url, str) else url

@@ -18,15 +18,15 @@ T = TypeVar("T")
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
-def plain(value: Any) -> Any:
+def printable(value: Any) -> Any:
     """What JSON holds, its texts without what would move a terminal's cursor or end a line: a server may be hostile."""
     match value:
         case str():
             return one_line(value)
         case list():
-            return [plain(item) for item in value]
+            return [printable(item) for item in value]
         case dict():
-            return {one_line(key): plain(item) for key, item in value.items()}
+            return {one_line(key): printable(item) for key, item in value.items()}
         case _:
             return value
 
@@ -54,7 +54,7 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(map(text, value))
 
 
-def made(kind: Callable[..., T], message: Mapping[str, Any]) -> T:
+def from_json(kind: Callable[..., T], message: Mapping[str, Any]) -> T:
     """A dataclass of the package from its JSON; what else is in it, a later version's, is left out.
 
     Raises KeyError, TypeError or ValueError where it is another version's and does not fit.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from kws_edge.client.checked import plain, text
+from kws_edge.client.checked import printable, text
 from kws_edge.client.proxy import proxy_of
 from kws_edge.errors import AudioError, KwsEdgeError, SettingError
 from kws_edge.text import collapsed, one_line, shortened
@@ -56,7 +56,7 @@ class ServerError(KwsEdgeError, OSError):
 
 def error_of(problem: Mapping[str, Any], after: float | None = None, name: str = "", url: str = "") -> KwsEdgeError:
     """The exception that a problem of the server is; an AudioError names what was sent, one about a path the URL."""
-    code, detail = text(problem["type"]).rpartition(":")[2], told(problem.get("detail", ""))
+    code, detail = text(problem["type"]).rpartition(":")[2], brief(problem.get("detail", ""))
     if code in ("invalid-audio", "too-large"):
         return AudioError(named(detail, name))
     if code == "invalid-parameter" or (code == "not-found" and detail.startswith("model ")):
@@ -69,7 +69,7 @@ def error_of(problem: Mapping[str, Any], after: float | None = None, name: str =
         )
     if code == "unauthorized":
         detail = f"{detail.partition(';')[0]}; expected Client(url, key=...)"
-    return ServerError(f"{told(problem.get('title', code))}: {detail}", code, after)
+    return ServerError(f"{brief(problem.get('title', code))}: {detail}", code, after)
 
 
 def foreign(url: str, status: int, headers: Mapping[str, str]) -> ServerError:
@@ -96,13 +96,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def another_version(error: Exception) -> ServerError:
     """The error that an answer is which is not of the form that is known here."""
-    what = told(f"no {error}" if isinstance(error, KeyError) else collapsed(error))
+    what = brief(f"no {error}" if isinstance(error, KeyError) else collapsed(error))
     return ServerError(
         f"the server's answer is not understood ({what}); expected kws-edge of the same version", "version"
     )
 
 
-def told(detail: Any) -> str:
+def brief(detail: Any) -> str:
     """What a server says of an error, on one line and not at any length; raises TypeError where it is no text."""
     return shortened(one_line(text(detail)), 1000)
 
@@ -147,9 +147,9 @@ def reaching(url: str, *, closed: bool = False) -> Iterator[None]:
     except httpx.TimeoutException:
         raise ServerError(f"{url}: no answer in time; expected a kws-edge server that is not overloaded") from None
     except ConnectionClosed as error:
-        raise ServerError(f"{url}: the stream was cut off: {told(str(error))}; connect again", "closed") from None
+        raise ServerError(f"{url}: the stream was cut off: {brief(str(error))}; connect again", "closed") from None
     except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
-        why = told(str(error) or type(error).__name__).rstrip(".")
+        why = brief(str(error) or type(error).__name__).rstrip(".")
         raise ServerError(f"{url}: {why}; expected a running kws-edge server", CUT_OFF) from None
     except (httpx.HTTPError, WebSocketException) as error:
         raise _unreachable(url, str(error) or type(error).__name__) from None
@@ -162,7 +162,7 @@ def reaching(url: str, *, closed: bool = False) -> Iterator[None]:
 
 def _unreachable(url: str, why: str) -> ServerError:
     """The error that a connection is which cannot be made, or was cut off."""
-    via, why = _via(url), told(why)
+    via, why = _via(url), brief(why)
     if via:
         host = urlsplit(url).hostname
         return ServerError(f"{url}: {why}; expected {via} to lead there, or no_proxy={host}")
@@ -183,7 +183,7 @@ def _via(url: str) -> str | None:
 def denied(url: str, response: "Response") -> KwsEdgeError:
     """The error that an answer is which refuses the handshake of a stream."""
     try:
-        problem = plain(json.loads(response.body or b""))
+        problem = printable(json.loads(response.body or b""))
         return error_of(problem, retry_after(response.headers), url=f"{url}/v1/stream")
     except (ValueError, KeyError, TypeError, RecursionError):
         return foreign(url, response.status_code, response.headers)

@@ -17,8 +17,8 @@ from kws_edge.audio import pcm
 from kws_edge.audio.channels import Channel
 from kws_edge.audio.opened import Source, open_path, open_source
 from kws_edge.client.address import Address, query
-from kws_edge.client.checked import made, plain, text, texts
-from kws_edge.client.errors import ServerError, another_version, error_of, foreign_error, named, retry_after, told
+from kws_edge.client.checked import from_json, printable, text, texts
+from kws_edge.client.errors import ServerError, another_version, brief, error_of, foreign_error, named, retry_after
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.model.prediction import Prediction
 from kws_edge.model.target import Target
@@ -63,7 +63,7 @@ class Request(Generic[T]):
         """What the response and its bytes say, or the error that they tell of."""
         url = str(response.url.copy_with(query=None))
         try:
-            body = None if "Content-Encoding" in response.headers else plain(json.loads(raw))
+            body = None if "Content-Encoding" in response.headers else printable(json.loads(raw))
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict) or not (response.is_success or "type" in body):
@@ -123,7 +123,7 @@ def classify_batch(
 
     def read(answer: Any) -> list[Prediction | AudioError]:
         return [
-            AudioError(named(told(item["problem"]["detail"]), name))
+            AudioError(named(brief(item["problem"]["detail"]), name))
             if item["problem"]
             else _prediction(item["prediction"], name)
             for item, name in zip(answer["results"], names, strict=True)
@@ -206,5 +206,5 @@ def _wav(samples: npt.NDArray[Any], rate: int | None) -> bytes:
 
 def _prediction(answer: dict[str, Any], name: str) -> Prediction:
     for warning in texts(answer["warnings"])[:_MOST_WARNINGS]:
-        _log.warning("%s: %s", name, told(warning))
-    return made(Prediction, answer)
+        _log.warning("%s: %s", name, brief(warning))
+    return from_json(Prediction, answer)

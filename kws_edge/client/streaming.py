@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.sources import Block
-from kws_edge.client.checked import made, number, plain
+from kws_edge.client.checked import from_json, number, printable
 from kws_edge.client.errors import another_version, error_of
 from kws_edge.errors import SettingError
 from kws_edge.model.target import Target
@@ -167,17 +167,17 @@ def read(sent: str | bytes, labels: int | None = None) -> Any:
     AudioError, SettingError, ServerError : it is an error, or cannot be understood.
     """
     try:
-        message = plain(json.loads(sent))
+        message = printable(json.loads(sent))
         match message["type"]:
             case "hello":
-                return made(Hello, message)
+                return from_json(Hello, message)
             case "hop":
-                snapshot = made(Snapshot, message)
+                snapshot = from_json(Snapshot, message)
                 if labels is not None and len(snapshot.probability) != labels:
                     raise ValueError(f"{len(snapshot.probability)} probabilities of {labels} labels")
                 return snapshot
             case "event":
-                return made(Event, message)
+                return from_json(Event, message)
             case "end":
                 return END
             case "slow":

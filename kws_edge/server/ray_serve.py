@@ -12,7 +12,7 @@ import os
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
-from kws_edge.errors import lacking
+from kws_edge.errors import missing_package
 from kws_edge.server.app import create_app
 from kws_edge.server.log import warn_of_mistyped_variables
 from kws_edge.server.serving import prepare_process
@@ -24,7 +24,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 try:
     from ray import serve
 except ImportError as error:
-    raise lacking("Ray Serve", error.name, "ray-serve") from None
+    raise missing_package("Ray Serve", error.name, "ray-serve") from None
 
 _HEALTH = 100
 """Requests besides uploads and streams that a replica takes at once: health, metrics, the page."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
 
-from kws_edge.errors import KwsEdgeError, SettingError, lacking
+from kws_edge.errors import KwsEdgeError, SettingError, missing_package
 from kws_edge.files import PARTIAL, replace_file
 from kws_export.training.recipe import Recipe
 from kws_export.training.sweep import SweepRun, SweepSettings, Watcher, claim, in_one_line, trainer_of
@@ -89,7 +89,7 @@ def _connected(address: str, cpus: int | None) -> ModuleType:
     try:
         import ray
     except ImportError:
-        raise lacking("a sweep on several machines", "ray", "ray", project="./export") from None
+        raise missing_package("a sweep on several machines", "ray", "ray", project="./export") from None
     import kws_edge
     import kws_export
 
