@@ -1,6 +1,7 @@
 """Write SVG drawings without a plotting library."""
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 from kws_edge.errors import SettingError
@@ -31,3 +32,15 @@ def write(path: Path, width: int, height: int, parts: Sequence[str]) -> None:
         replace_file(path, svg)
     except OSError as error:
         raise SettingError(f"cannot write {path}: {error.strerror}") from None
+
+
+def text(at: tuple[float, float], content: str, anchor: str = "middle", turn: int = 0) -> str:
+    """A text at (x, y), which is its `anchor`: start, middle or end; turned by so many degrees."""
+    place = f'x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}"'
+    turned = f' transform="rotate({turn} {at[0]:.1f} {at[1]:.1f})"' if turn else ""
+    return f"<text {place}{turned}>{escape(content)}</text>"
+
+
+def line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
+    """A line from (x1, y1) to (x2, y2); `style` are further attributes, such as stroke="#ddd"."""
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {style}/>'

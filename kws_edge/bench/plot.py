@@ -1,7 +1,6 @@
 """The rows of a benchmark as a drawing: where the time of a decision goes."""
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from kws_edge import svg
@@ -28,23 +27,23 @@ def plot(rows: Sequence[BenchRow], path: Path) -> None:
     parts = []
     for i, (stage, colour) in enumerate(zip(STAGES, _COLOURS, strict=True)):
         parts.append(f'<rect x="{_LEFT + 95 * i}" y="20" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{_LEFT + 95 * i + 18}" y="31">{stage}</text>')
+        parts.append(svg.text((_LEFT + 95 * i + 18, 31), stage, "start"))
     for tick in range(6):
         ms = longest * tick / 5
-        parts.append(f'<line x1="{x(ms):.1f}" y1="{_TOP - 8}" x2="{x(ms):.1f}" y2="{bottom}" stroke="#ddd"/>')
-        parts.append(f'<text x="{x(ms):.1f}" y="{bottom + 18}" text-anchor="middle">{ms:.3g}</text>')
+        parts.append(svg.line(x(ms), _TOP - 8, x(ms), bottom, 'stroke="#ddd"'))
+        parts.append(svg.text((x(ms), bottom + 18), f"{ms:.3g}"))
     for i, row in enumerate(rows):
         y, left = _TOP + _STEP * i, 0.0
         name = f"{row.model} {row.task}, {row.provider_and_share}, {row.threads} thr., batch {row.batch}"
-        parts.append(f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+        parts.append(svg.text((_LEFT - 8, y + 14), name, "end"))
         for stage, colour in zip(STAGES, _COLOURS, strict=True):
             ms = row.breakdown_ms[stage] or 0.0
             parts.append(
                 f'<rect x="{x(left):.1f}" y="{y}" width="{x(ms) - _LEFT:.1f}" height="{_BAR}" fill="{colour}"/>'
             )
             left += ms
-        at = f"{x(row.p99_ms):.1f}"
-        parts.append(f'<line x1="{at}" y1="{y - 3}" x2="{at}" y2="{y + _BAR + 3}" stroke="#222" stroke-width="2"/>')
-    axis = f'<text x="{(_LEFT + _RIGHT) / 2}" y="{bottom + 40}" text-anchor="middle">'
-    parts.append(f"{axis}ms of a decision, mean by stage; the mark is its 99th percentile</text>")
+        mark = x(row.p99_ms)
+        parts.append(svg.line(mark, y - 3, mark, y + _BAR + 3, 'stroke="#222" stroke-width="2"'))
+    axis = "ms of a decision, mean by stage; the mark is its 99th percentile"
+    parts.append(svg.text(((_LEFT + _RIGHT) / 2, bottom + 40), axis))
     svg.write(path, _WIDTH, bottom + 50, parts)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +15,6 @@ _WIDTH, _HEIGHT = 660, 440
 _LEFT, _TOP, _RIGHT, _BOTTOM = 70, 20, 620, 380
 _LEAST: Final = 0.1
 """False accepts per hour; fewer, and none, are drawn here, since 0 has no place on a logarithmic axis."""
-
-
 _COLOURS: Final = ("#246", "#c33", "#2a7", "#b70", "#74a", "#088", "#555", "#a36")
 
 
@@ -40,9 +37,9 @@ def curves_plot(curves: Mapping[str, Sequence[tuple[float, "StreamReport"]]], pa
         colour = _COLOURS[i % len(_COLOURS)]
         at = " ".join(f"{frame.x(rate):.1f},{frame.y(1 - r.hits / r.words):.1f}" for rate, r in points if r.words)
         parts.append(f'<polyline points="{at}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(_line(_RIGHT - 250, _TOP + 14 + 18 * i, _RIGHT - 225, _TOP + 14 + 18 * i, f'stroke="{colour}"'))
-        parts.append(_text((_RIGHT - 218, _TOP + 18 + 18 * i), name, "start"))
-    parts.append(_text(((_LEFT + _RIGHT) / 2, _BOTTOM + 45), "false accepts per hour"))
+        parts.append(svg.line(_RIGHT - 250, _TOP + 14 + 18 * i, _RIGHT - 225, _TOP + 14 + 18 * i, f'stroke="{colour}"'))
+        parts.append(svg.text((_RIGHT - 218, _TOP + 18 + 18 * i), name, "start"))
+    parts.append(svg.text(((_LEFT + _RIGHT) / 2, _BOTTOM + 45), "false accepts per hour"))
     svg.write(path, _WIDTH, _HEIGHT, parts)
 
 
@@ -62,24 +59,14 @@ class _Frame:
         parts, grid = [], 'stroke="#ddd"'
         for decade in range(self._decades + 1):
             value = _LEAST * 10**decade
-            parts.append(_line(self.x(value), _TOP, self.x(value), _BOTTOM, grid))
-            parts.append(_text((self.x(value), _BOTTOM + 18), f"{value:g}" if decade else f"≤ {value:g}"))
+            parts.append(svg.line(self.x(value), _TOP, self.x(value), _BOTTOM, grid))
+            parts.append(svg.text((self.x(value), _BOTTOM + 18), f"{value:g}" if decade else f"≤ {value:g}"))
         for tick in range(6):
             value = self._highest * tick / 5
-            parts.append(_line(_LEFT, self.y(value), _RIGHT, self.y(value), grid))
-            parts.append(_text((_LEFT - 8, self.y(value) + 4), f"{value:.1%}", "end"))
-        parts.append(_text((18, (_TOP + _BOTTOM) / 2), "words missed", turn=-90))
+            parts.append(svg.line(_LEFT, self.y(value), _RIGHT, self.y(value), grid))
+            parts.append(svg.text((_LEFT - 8, self.y(value) + 4), f"{value:.1%}", "end"))
+        parts.append(svg.text((18, (_TOP + _BOTTOM) / 2), "words missed", turn=-90))
         return parts
-
-
-def _text(at: tuple[float, float], content: str, anchor: str = "middle", turn: int = 0) -> str:
-    place = f'x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}"'
-    turned = f' transform="rotate({turn} {at[0]:.1f} {at[1]:.1f})"' if turn else ""
-    return f"<text {place}{turned}>{escape(content)}</text>"
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {style}/>'
 
 
 def det_plot(curve: Sequence["Point"], chosen: "Point", limit: float, path: Path) -> None:
@@ -96,10 +83,10 @@ def det_plot(curve: Sequence["Point"], chosen: "Point", limit: float, path: Path
     frame = _Frame(decades, highest)
     x, y, parts = frame.x, frame.y, frame.grid()
     dashed = 'stroke="#c33" stroke-dasharray="5 4"'
-    parts.append(_line(x(limit), _TOP, x(limit), _BOTTOM, dashed))
+    parts.append(svg.line(x(limit), _TOP, x(limit), _BOTTOM, dashed))
     points = " ".join(f"{x(p.false_accepts_per_hour):.1f},{y(p.miss_rate):.1f}" for p in curve)
     parts.append(f'<polyline points="{points}" fill="none" stroke="#246" stroke-width="2"/>')
     at = x(chosen.false_accepts_per_hour), y(chosen.miss_rate)
     parts.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="5" fill="#c33"/>')
-    parts.append(_text(((_LEFT + _RIGHT) / 2, _BOTTOM + 45), "false accepts per hour (dashed: the limit)"))
+    parts.append(svg.text(((_LEFT + _RIGHT) / 2, _BOTTOM + 45), "false accepts per hour (dashed: the limit)"))
     svg.write(path, _WIDTH, _HEIGHT, parts)
