@@ -30,12 +30,11 @@ class FalseAccepts:
     sounds: Collection[str] | None = ()
 
     @classmethod
-    def of(cls, calibration: object) -> "FalseAccepts":
+    def of(cls, calibration: Any) -> "FalseAccepts":
         """Read them from the calibration in a model's file; none where it does not say them."""
         reports: dict[str, StreamReport] = {}
         kinds: dict[str, object] = {}
         try:
-            assert isinstance(calibration, Mapping)
             for name, said in calibration["negatives"].items():
                 seconds = float(said["seconds"])
                 count = round(calibration["false_accepts_per_hour"][name]["value"] * seconds / 3600)
@@ -43,7 +42,7 @@ class FalseAccepts:
                     raise ValueError
                 reports[name] = StreamReport(seconds, false_accepts=count)
                 kinds[name] = said.get("kind")
-        except (AssertionError, AttributeError, LookupError, TypeError, ValueError, OverflowError):
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
             return cls({})
         known = all(kind in (SPEECH, SOUNDS) for kind in kinds.values())
         return cls(reports, [name for name, kind in kinds.items() if kind == SOUNDS] if known else None)
