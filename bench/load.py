@@ -15,7 +15,6 @@ those of the loop. Of several processes CPU time and memory are summed, the latt
 
 import argparse
 import asyncio
-import io
 import json
 import os
 import platform
@@ -33,9 +32,9 @@ from typing import Any
 
 import httpx
 import numpy as np
-import soundfile
 from websockets.asyncio.client import connect
 
+from kws_edge.audio.wav import as_wav
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 
@@ -130,8 +129,6 @@ def direct(model: Path, seconds: int) -> dict[str, float]:
 
 
 def clips(running: RunningServer, clients: int, seconds: int) -> dict[str, float]:
-    file = io.BytesIO()
-    soundfile.write(file, word(), 16_000, format="WAV", subtype="PCM_16")
     health: list[float] = []
     done = threading.Event()
 
@@ -145,7 +142,7 @@ def clips(running: RunningServer, clients: int, seconds: int) -> dict[str, float
 
     with tempfile.TemporaryDirectory() as folder:
         clip, script = Path(folder) / "clip.wav", Path(folder) / "post.lua"
-        clip.write_bytes(file.getvalue())
+        clip.write_bytes(as_wav(word()))
         script.write_text(LUA.format(clip=clip))
         asking = threading.Thread(target=ask)
         cpu = running.cpu()

@@ -1,6 +1,5 @@
 """What is run: one decision, split into its stages. A new kind of row is a class here and its name in `WORKLOADS`."""
 
-import io
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ import numpy as np
 from kws_edge.arrays import F32
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
+from kws_edge.audio.wav import as_wav
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.session import Outputs
 from kws_edge.stream.framing import check_hop
@@ -104,16 +104,10 @@ class ClipWorkload:
 
     def __init__(self, model: TimedModel, batch: int, hop: float) -> None:
         """Make the clips, 1 to `session.MAX_BATCH` of them; `hop` is for streams."""
-        import soundfile
-
         fe = model.metadata.front_end
         self._model, self.file = model, model.path
         self.audio, self.shape = float(batch), (batch, fe.n_mfcc, fe.frames)
-        self._clips = []
-        for sound in islice(restless_noise(1.0), batch):
-            file = io.BytesIO()
-            soundfile.write(file, sound, SAMPLE_RATE, format="WAV", subtype="PCM_16")
-            self._clips.append(file.getvalue())
+        self._clips = [as_wav(sound) for sound in islice(restless_noise(1.0), batch)]
 
     def step(self) -> Stages:
         """Decide on the batch once."""

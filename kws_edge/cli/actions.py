@@ -1,7 +1,6 @@
 """What `kws-edge listen` does with an event besides showing it: run a command, keep the sound."""
 
 import errno
-import io
 import json
 import logging
 import math
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kws_edge.arrays import F32
+from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.wav import as_wav
 from kws_edge.errors import SettingError
 from kws_edge.files import add_file
 from kws_edge.text import one_line
@@ -34,8 +35,7 @@ MOST_SAVED = 1000
 SAVED = 2.0
 """Seconds of sound that are kept around an event."""
 
-_RATE = 16_000
-_HALF = round(SAVED / 2 * _RATE)
+_HALF = round(SAVED / 2 * SAMPLE_RATE)
 _PAST = 8.0  # s, of sound held back: an event may come several seconds after the middle of its sound
 _MOST_NAME = 50  # characters of a word in a file's name; systems take 255 bytes
 _POLL = 0.01  # s, between two looks for a free place
@@ -132,7 +132,7 @@ class EventSaver:
             start = self._end + block.dropped
             self._blocks.append((start, block.samples))
             self._end = start + len(block.samples)
-            oldest = min(self._end, self._decided) - _PAST * _RATE
+            oldest = min(self._end, self._decided) - _PAST * SAMPLE_RATE
             while self._blocks[0][0] + len(self._blocks[0][1]) <= oldest:
                 self._blocks.popleft()
             for event in [e for e in self._waiting if _middle(e) + _HALF <= self._end]:
@@ -143,7 +143,7 @@ class EventSaver:
 
         Where this is never called, the events of a block are expected before the next.
         """
-        self._decided = round(time * _RATE)
+        self._decided = round(time * SAMPLE_RATE)
 
     def __call__(self, event: "Event") -> None:
         """Keep the sound around an event, as soon as all of it is there."""
@@ -159,8 +159,6 @@ class EventSaver:
                 self._save(event)
 
     def _save(self, event: "Event") -> None:
-        import soundfile
-
         self._waiting.remove(event)
         self._saved += 1
         first, last = max(0, _middle(event) - _HALF), min(self._end, _middle(event) + _HALF)
@@ -177,10 +175,9 @@ class EventSaver:
             )
             self._held = sum(1 for _ in self._folder.glob("*.wav"))
             return
-        sound = io.BytesIO()
-        soundfile.write(sound, samples, _RATE, format="WAV", subtype="PCM_16")
+        sound = as_wav(samples)
         try:
-            add_file(lambda number: self._folder / f"{when}_{number:04}_{word}.wav", self._saved, sound.getvalue())
+            add_file(lambda number: self._folder / f"{when}_{number:04}_{word}.wav", self._saved, sound)
         except OSError as e:
             what = "the disk is full" if e.errno in (errno.ENOSPC, errno.EDQUOT) else e.strerror
             self._refuse(f"{self._folder}: event not saved: {what}; make room, or end with --save-events")
@@ -195,4 +192,4 @@ class EventSaver:
 
 
 def _middle(event: "Event") -> int:
-    return round((event.start + event.end) / 2 * _RATE)
+    return round((event.start + event.end) / 2 * SAMPLE_RATE)

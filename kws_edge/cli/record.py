@@ -2,7 +2,6 @@
 
 import getpass
 import hashlib
-import io
 import json
 import platform
 import re
@@ -166,10 +165,9 @@ class _Store:
 
     def keep(self, take: "Take") -> Path:
         """Write a take under the next free number."""
-        import soundfile
+        from kws_edge.audio.wav import as_wav
 
-        sound = io.BytesIO()
-        soundfile.write(sound, take.samples, 16_000, format="WAV", subtype="PCM_16")
+        sound = as_wav(take.samples)
         try:
             numbers = [
                 int(match[1])
@@ -179,7 +177,7 @@ class _Store:
             return add_file(
                 lambda number: self.folder / f"{self._speaker}_nohash_{number}.wav",
                 max(numbers, default=-1) + 1,
-                sound.getvalue(),
+                sound,
             )
         except OSError as error:
             raise AudioError(f"{self.folder}: {error.strerror}; expected a folder with room for takes") from None
