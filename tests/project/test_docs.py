@@ -231,6 +231,26 @@ def test_a_command_or_option_that_does_not_exist_is_noticed(text: str) -> None:
     assert [wrong_in(words) for words in invocations(text)] != [None]
 
 
+def unreachable(text: str) -> str | None:
+    """The first command of a block that nobody comes to, since the one before it runs until it is stopped."""
+    serving = False
+    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+        if serving and line and not line.startswith("#"):
+            return line
+        serving = bool(re.search(r"(^|[ /])(kws-edge serve|serve run|http\.server)( |$)", line))
+    return None
+
+
+@pytest.mark.parametrize("text", all_blocks("bash"))
+def test_what_follows_a_server_is_said_to_be_for_another_terminal(text: str) -> None:
+    assert unreachable(text) is None
+
+
+def test_a_command_behind_a_server_is_noticed() -> None:
+    assert unreachable("kws-edge serve --models stream\ncurl http://127.0.0.1:8765\n") == "curl http://127.0.0.1:8765"
+    assert unreachable("kws-edge serve\n# in a second terminal:\ncurl http://127.0.0.1:8765\n") is None
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_scripts_that_a_page_names_exist_with_their_options(page: Path) -> None:
     text = re.sub(r"\\\n\s*", " ", page.read_text(encoding="utf-8"))
