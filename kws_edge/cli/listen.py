@@ -3,6 +3,7 @@
 import logging
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,13 +12,15 @@ import click
 
 from kws_edge.cli.options import TARGET, WORDS, Number, channel_option, device_option, hop_option, model_option
 from kws_edge.cli.remote import View, server_option
+from kws_edge.errors import SettingError
 from kws_edge.model.score import STREAM_SCORES, StreamScore
-from kws_edge.text import one_line
+from kws_edge.text import one_line, shortened
 
 if TYPE_CHECKING:
     from kws_edge.audio.channels import Channel
     from kws_edge.audio.sources import AudioSource
     from kws_edge.cli.actions import EventCommand, EventSaver
+    from kws_edge.model.keyword_model import KeywordModel
     from kws_edge.stream.spotter import Spotter
 
 
@@ -172,6 +175,8 @@ def listen(
         waking = None
         if waits:
             other = KeywordModel.load(wake_model) if wake_model else None
+            if other is None:
+                _check_wake(wake or (), loaded)
             waking = Wake(wake, WAKE_SECONDS if wake_seconds is None else wake_seconds, other)
         asked["abstentions"] = asked["abstentions"] or ("none" if is_wake_model(loaded.metadata) else "words")
         stream = Spotter(loaded, clock=local_time, wake=waking, **asked)
@@ -193,6 +198,18 @@ def listen(
             assert server is not None
             asked |= {"wake": wake, "wake_model": wake_model, "wake_seconds": wake_seconds}
             run_at(server, {"model": model, **asked}, stream if live else None, opened, display, command, saver)
+
+
+def _check_wake(wake: Sequence[str], model: "KeywordModel") -> None:
+    """Raise SettingError for wake words that the model of the commands does not know: another model may."""
+    from kws_edge.model.metadata import is_word
+    from kws_edge.stream.settings import label_of
+
+    if strange := [word for word in wake if label_of(word, model.labels) is None]:
+        raise SettingError(
+            f"--wake: {shortened(', '.join(strange), 200)}; expected one or more of "
+            f"{', '.join(filter(is_word, model.labels))}, or --wake-model with a model that knows another word"
+        )
 
 
 def _saver(folder: Path, most: int) -> "EventSaver":

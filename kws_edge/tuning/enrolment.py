@@ -15,6 +15,7 @@ import numpy as np
 from kws_edge.arrays import F32, F64
 from kws_edge.errors import AudioError, ModelError, SettingError
 from kws_edge.model.features import FrontEnd, mfcc
+from kws_edge.text import counted
 from kws_edge.tuning.embedding import BACKGROUND, TRUNK, Background, Embedding
 from kws_edge.tuning.soundscape import ROOM_LEVEL, speech_bounds
 
@@ -93,7 +94,7 @@ def enrol(takes: Sequence[F32], embedding: Embedding, background: Background) ->
             f"{BACKGROUND.name} is of other weights than {TRUNK}; expected what comes with them: reinstall kws-edge"
         )
     if not FEWEST <= len(takes) <= MOST:
-        raise SettingError(f"{len(takes)} takes; expected {FEWEST} to {MOST} of one voice")
+        raise SettingError(f"{counted(len(takes), 'take')}; expected {FEWEST} to {MOST} of one voice")
     shifted = [background.whitened(embedding(take_windows(take, embedding.front_end))) for take in takes]
     each = _aligned(shifted)
     template = _mean(each)

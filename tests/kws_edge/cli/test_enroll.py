@@ -111,6 +111,7 @@ def test_a_stream_tells_the_word_once(enrolled: Path, takes: list[str], tmp_path
 @pytest.mark.parametrize(
     ("count", "word", "out", "problem"),
     [
+        (1, "yes", "x.onnx", "1 take; expected 3 to 10"),
         (2, "yes", "x.onnx", "2 takes; expected 3 to 10"),
         (3, "_yes", "x.onnx", "not beginning with an underscore"),
         (3, "hey, lamp", "x.onnx", "without commas"),

@@ -196,7 +196,7 @@ class TestReplay:
             (("--for", "3"), "add --wake or --wake-model"),
             (("--wake", "mid", "--words", "low"), "name the commands by --then"),
             (("--wake", "mid", "--for", "0.1"), "expected a number from 1 to 60"),
-            (("--wake", "alexa"), "alexa"),
+            (("--wake", "alexa"), "--wake: alexa; expected one or more of low, mid, high, or --wake-model with"),
         ],
     )
     def test_wake_options_that_do_not_go_together_are_refused(self, options: tuple[str, ...], said: str) -> None:
