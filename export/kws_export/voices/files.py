@@ -1,11 +1,10 @@
 """Spoken renditions as files, one WAV each, made once."""
 
 import hashlib
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kws_edge.audio.level import SAMPLE_RATE
+from kws_edge.audio.wav import as_wav
 from kws_edge.files import replace_file
 from kws_edge.text import folder_name
 from kws_export.voices.casting import perform
@@ -18,8 +17,6 @@ def write_renditions(engine: Engine, renditions: Sequence[Rendition], folder: Pa
     The name holds who says what: `FOLDER/ENGINE-VOICE_nohash_N-TEXT.wav` in the layout of Speech Commands, so
     that a voice counts as one speaker.
     """
-    import soundfile
-
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / _name(engine, rendition, i) for i, rendition in enumerate(renditions)]
     lacking = [(path, rendition) for path, rendition in zip(paths, renditions, strict=True) if not path.is_file()]
@@ -29,9 +26,7 @@ def write_renditions(engine: Engine, renditions: Sequence[Rendition], folder: Pa
         engine, [rendition for _, rendition in lacking], spoken=len(paths) - len(lacking)
     ):
         path = where[id(rendition)]
-        sound = io.BytesIO()
-        soundfile.write(sound, samples, SAMPLE_RATE, subtype="PCM_16", format="WAV")
-        replace_file(path, sound.getvalue())
+        replace_file(path, as_wav(samples))
         yield path
 
 
