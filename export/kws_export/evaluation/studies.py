@@ -26,7 +26,7 @@ from kws_edge.model.selection import (
 from kws_export.evaluation.metrics import Interval, accuracy_interval, bootstrap_interval
 
 Choice = Callable[[npt.ArrayLike, npt.ArrayLike, float], OperatingPoint]
-"""(correct, uncertainty, target) → a threshold and what it gives there, such as kws_edge.model.selection.operating_point."""
+"""(correct, uncertainty, target) → a threshold and what it gives there, such as model.selection.operating_point."""
 
 
 # ---- two thresholds
