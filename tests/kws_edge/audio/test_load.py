@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from kws_edge.audio.level import SAMPLE_RATE, measure
 from kws_edge.audio.load import Audio, load, read_blocks
-from kws_edge.errors import AudioError, SettingError
+from kws_edge.errors import AudioError, SettingError, TooMuchAudioError
 from kws_edge.model.features import mfcc
 
 PCM, FLOAT, MULAW, EXTENSIBLE = 1, 3, 7, 0xFFFE
@@ -550,6 +550,13 @@ def test_a_file_of_the_lowest_bit_alone_says_what_it_looks_like() -> None:
 )
 def test_silence_and_sound_of_the_right_scale_have_no_warning(array: Any) -> None:
     assert load(array, SAMPLE_RATE).warnings == ()
+
+
+@pytest.mark.parametrize("rate", [8_000, 48_000])
+def test_the_longest_clip_is_as_many_seconds_at_any_rate(rate: int) -> None:
+    assert len(load(np.zeros(rate), rate, max_seconds=1.5).samples) == 16_000
+    with pytest.raises(TooMuchAudioError, match=r"2\.0 s or more of audio; expected at most 1\.5 s"):
+        load(np.zeros(2 * rate), rate, max_seconds=1.5)
 
 
 def test_an_array_needs_a_rate_and_a_file_says_its_own() -> None:

@@ -207,13 +207,25 @@ def test_a_header_of_several_channels_is_mixed_or_one_is_picked() -> None:
         list(StandardInput(stream=Pipe(data, [1000]), channel=3))
 
 
+def test_channels_in_a_pipe_that_cancel_or_are_silent_are_no_part_of_the_mix(caplog: pytest.LogCaptureFixture) -> None:
+    left = sine(440, 3.0)
+    opposite = -0.8 * left
+    opposite[-1600:] *= -1  # for a moment, over which they are not judged anew
+    for right in (opposite, 0 * left):
+        data = with_header(pcm(np.stack([left, right], axis=1)), channels=2)
+        assert joined(StandardInput(stream=Pipe(data, [1000]))) == pytest.approx(left, abs=1e-4)
+    (said,) = caplog.messages
+    assert said.startswith("standard input: the channels cancel each other")
+
+
 @pytest.mark.parametrize("seconds", [2, 4])
-@pytest.mark.parametrize("kind", ["pipe", "recording"])
+@pytest.mark.parametrize("kind", ["pipe", "pipe at 48 kHz", "recording"])
 def test_a_source_of_zeros_is_named_after_three_seconds(
     kind: str, seconds: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    zeros = bytes(2 * SAMPLE_RATE * seconds)
-    source = StandardInput(stream=io.BytesIO(zeros)) if kind == "pipe" else WavFile(with_header(zeros))
+    rate = 48_000 if "48" in kind else SAMPLE_RATE
+    zeros = bytes(2 * rate * seconds)
+    source = WavFile(with_header(zeros)) if kind == "recording" else StandardInput(rate, io.BytesIO(zeros))
     first = None
     for i, _ in enumerate(source, 1):
         if source.problem and first is None:
@@ -558,6 +570,7 @@ def test_a_device_whose_number_and_place_moved_is_found_again(device: int | str)
 def test_of_two_devices_of_one_name_the_one_that_was_chosen_comes_back() -> None:
     assert lost_and_back({1: A, 2: B}, 2, {1: A, 2: B}) == [2, 2]
     assert lost_and_back({1: "Mic", 2: "Mic"}, 2, {1: "Mic", 2: "Mic"}) == [2, 2]
+    assert lost_and_back({1: "Mic", 2: "Mic"}, 1, {0: "Mic", 1: "Mic", 2: "Mic"}) == [1, 1]  # beside a new one
     assert lost_and_back({1: A, 2: B}, 2, {1: A, 4: "USB Mic: Audio (hw:3,0)"}) == [2, 4]
     assert lost_and_back({1: A, 2: B}, 2, {3: A, 4: B}) == [2, 4]
 
@@ -606,18 +619,52 @@ def test_a_microphone_gives_the_channel_that_is_asked_for(machine: StandIn, chan
     assert next(blocks).samples == pytest.approx(sine(frequency, 0.05), abs=1e-3)
 
 
+def test_as_many_channels_are_asked_for_as_the_one_that_is_wanted_or_their_mix_takes() -> None:
+    machine = StandIn(channels=4)
+    _, blocks = opened(machine, channel=3)
+    next(blocks)
+    machine.speak(np.stack([sine(frequency, 0.05) for frequency in (440, 660, 880)], axis=1))
+    assert next(blocks).samples == pytest.approx(sine(880, 0.05), abs=1e-3)
+    machine = StandIn(channels=4)
+    _, blocks = opened(machine, channel="mix")
+    assert machine.open[0].channels == 4
+
+
+def test_the_channels_of_a_microphone_are_compared_over_seconds_not_in_each_block() -> None:
+    machine = StandIn(accepts=lambda rate, n: n == 2)
+    _, blocks = opened(machine)
+    next(blocks)
+    for sign in [-0.8] * 80 + [0.8]:
+        machine.speak(np.stack([sine(440, 0.05), sign * sine(440, 0.05)], axis=1))
+        samples = next(blocks).samples
+    assert samples == pytest.approx(sine(440, 0.05), abs=1e-3)
+
+
+def test_what_a_slow_consumer_loses_of_another_rate_is_counted_in_samples_of_16_khz() -> None:
+    machine = StandIn(accepts=lambda rate, n: rate == 48_000)
+    mic, blocks = opened(machine, queue=0.2)
+    next(blocks)
+    say(machine, 0.3)  # four of these six blocks
+    assert next(block.dropped for block in blocks if block.dropped) == mic.dropped == 4 * 800
+
+
 def test_a_channel_that_a_microphone_does_not_have_is_an_error(machine: StandIn) -> None:
     with pytest.raises(DeviceError, match="channel 3 of 2; expected 1 to 2"):
         next(iter(Microphone(channel=3, backend=machine)))
 
 
-def test_a_device_that_stays_away_is_an_error_after_the_attempts(machine: StandIn) -> None:
-    mic, blocks = opened(machine, backoff=0.001, retries=3)
+def test_a_device_that_stays_away_is_an_error_after_the_attempts(
+    machine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mic, blocks = opened(machine, backoff=0.5, retries=4)
     next(blocks)
     machine.present = machine.open[0].active = False
-    with pytest.raises(DeviceError, match="3 attempts"):
+    waits: list[float] = []
+    monkeypatch.setattr(mic._closed, "wait", waits.append)
+    with pytest.raises(DeviceError, match="4 attempts"):
         next(blocks)
-    assert (mic.reopened, machine.rescans, machine.open) == (0, 2, [])
+    assert (mic.reopened, machine.rescans, machine.open) == (0, 3, [])
+    assert waits == [0.5, 1.0, 2.0]  # each twice as long as the one before
 
 
 def test_nothing_but_zeros_is_named_as_muted_until_there_is_sound(

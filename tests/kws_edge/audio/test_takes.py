@@ -40,10 +40,11 @@ def test_each_word_between_pauses_is_a_take_with_a_margin_however_the_stream_is_
     )
 
 
-def test_a_short_pause_inside_a_phrase_does_not_part_it() -> None:
-    (take,) = cut(room(1), said(0.4), room(0.25), said(0.4), room(1))
+@pytest.mark.parametrize("pause", [0.25, 0.4])
+def test_a_short_pause_inside_a_phrase_does_not_part_it(pause: float) -> None:
+    (take,) = cut(room(1), said(0.4), room(pause), said(0.4), room(1))
     assert take.refused is None
-    assert len(take.samples) / SAMPLE_RATE == pytest.approx(1.05 + 2 * MARGIN, abs=0.06)
+    assert len(take.samples) / SAMPLE_RATE == pytest.approx(0.8 + pause + 2 * MARGIN, abs=0.06)
 
 
 @pytest.mark.parametrize(
@@ -51,16 +52,25 @@ def test_a_short_pause_inside_a_phrase_does_not_part_it() -> None:
     [
         (np.clip(said(0.6, 4.0), -1, 1), "clipped"),
         (said(0.1), "too short"),
+        (said(0.16), "too short"),
         (said(LONGEST + 0.3), "without a pause"),
         (said(0.6, 0.005) - room(0.6), "too quiet"),
     ],
-    ids=["clipped", "short", "long", "quiet"],
+    ids=["clipped", "short", "a little short", "long", "quiet"],
 )
 def test_what_is_no_good_take_is_refused_with_the_reason(word: Any, reason: str) -> None:
     quiet_room = [room(s, -75.0, seed) for s, seed in ((1, 1), (1, 2))]
     takes = cut(quiet_room[0], word, quiet_room[1])
     assert takes
     assert reason in str(takes[0].refused)
+
+
+@pytest.mark.parametrize(("samples", "refused"), [(40, True), (5, False)])
+def test_a_take_of_which_more_than_a_thousandth_is_clipped_is_refused(samples: int, refused: bool) -> None:
+    word = said(0.6)
+    word[4000 : 4000 + samples] = 1.0
+    (take,) = cut(room(1), word, room(1))  # 0.9 s, of which 14 samples are a thousandth
+    assert ("clipped" in str(take.refused)) is refused
 
 
 @pytest.mark.parametrize("seconds", [4, 5, 8])
@@ -71,8 +81,9 @@ def test_what_goes_on_without_a_pause_is_refused_once_and_the_next_word_is_a_tak
     assert word.start == pytest.approx(2 + seconds - MARGIN, abs=0.05)
 
 
-def test_a_click_is_no_take() -> None:
-    click = np.zeros(80, np.float32)
+@pytest.mark.parametrize("samples", [80, 200])
+def test_a_click_is_no_take(samples: int) -> None:
+    click = np.zeros(samples, np.float32)
     click[::2] = 0.9
     assert cut(room(1), click, room(1)) == []
 

@@ -13,6 +13,10 @@ def test_one_target_is_written_in_many_ways(target: Target) -> None:
     assert parse_target(target) == 0.995
 
 
+def test_100_is_100_percent() -> None:
+    assert parse_target(100) == parse_target("100") == 1
+
+
 def test_a_percent_sign_says_that_a_small_number_is_a_percentage() -> None:
     assert (parse_target("0.5 %"), parse_target(0.5), parse_target("1 %"), parse_target("100 %")) == (
         0.005,
