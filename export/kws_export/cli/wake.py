@@ -1,5 +1,6 @@
 """`kws-export wake`."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -188,10 +189,14 @@ def _command(arguments: Sequence[str]) -> str:
     for before, argument in zip(["", *arguments], arguments, strict=False):
         option, equals, value = argument.partition("=")
         if equals and option in _PATHS:
-            words.append(f"{option}={Path(value).name}")
+            words.append(f"{option}={_last(value)}")
         else:
-            words.append(Path(argument).name if before in _PATHS else argument)
+            words.append(_last(argument) if before in _PATHS else argument)
     return shlex.join(words)
+
+
+def _last(path: str) -> str:
+    return Path(os.path.abspath(path)).name  # which "." and ".." have too
 
 
 _PATHS: Final = ("--out", "--negatives", "--recordings", "--start", "--work")

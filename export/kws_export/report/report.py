@@ -4,7 +4,7 @@ OUT/report.md, OUT/figures.csv (every figure of every run), OUT/tables/NAME.csv 
 The same score files give the same bytes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kws_edge.errors import SettingError
@@ -27,9 +27,11 @@ def load_scores(folder: Path) -> list[RunScores]:
 
 
 def write_report(c: Comparison, out: Path, step: Callable[[], None] = lambda: None) -> None:
-    """Write everything; `step` is called after each plot."""
+    """Write everything; `step` is called after each plot. Tables and plots of an earlier report are removed."""
     tables = all_tables(c)
     plots = all_plots(c)
+    _remove_others(out / "tables", {table.name for table in tables}, (".csv", ".tex"))
+    _remove_others(out / "plots", {plot.name for plot in plots}, (".png", ".svg"))
     (out / "tables").mkdir(parents=True, exist_ok=True)
     for table in tables:
         (out / "tables" / f"{table.name}.csv").write_text(table.to_csv(), encoding="utf-8")
@@ -39,6 +41,13 @@ def write_report(c: Comparison, out: Path, step: Callable[[], None] = lambda: No
         step()
     (out / "figures.csv").write_text(c.to_csv(), encoding="utf-8")
     (out / "report.md").write_text(page(c, tables, plots, out.resolve().name), encoding="utf-8")
+
+
+def _remove_others(folder: Path, written: set[str], endings: Sequence[str]) -> None:
+    """Remove what an earlier report left that this one has not: it would be taken for a part of it."""
+    for name in {part for _, parts in SECTIONS for part in parts} - written:
+        for ending in endings:
+            (folder / f"{name}{ending}").unlink(missing_ok=True)
 
 
 def page(c: Comparison, tables: list[Table], plots: list[Plot], name: str) -> str:

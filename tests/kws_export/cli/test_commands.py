@@ -254,6 +254,18 @@ def test_a_wake_models_card_shows_what_was_typed_without_this_machines_folders()
     assert _command(typed) == "kws-export wake AC/DC --negatives=n.npz --out 'x y.onnx' --recordings-note 'CC BY/4.0'"
 
 
+def test_a_wake_models_card_names_the_folder_that_a_dot_stands_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kws_export.cli.wake import _command
+
+    (tmp_path / "takes").mkdir()
+    monkeypatch.chdir(tmp_path / "takes")
+    assert _command(["wake", "lamp", "--recordings", ".", "--negatives=.."]) == (
+        f"kws-export wake lamp --recordings takes --negatives={tmp_path.name}"
+    )
+
+
 def test_a_wake_model_without_negatives_is_wrong_usage(tmp_path: Path) -> None:
     result = call("wake", "hey lamp", "--out", tmp_path / "lamp.onnx")
     assert result.exit_code == 2

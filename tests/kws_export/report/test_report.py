@@ -26,7 +26,7 @@ from kws_export.report.findings import difference, findings
 from kws_export.report.matched import RANKS
 from kws_export.report.plots import all_plots
 from kws_export.report.published import ACCURACY, PUBLISHED, paper_key
-from kws_export.report.report import page
+from kws_export.report.report import page, write_report
 from kws_export.report.report_tables import all_tables
 from kws_export.report.tables import MAIN_TARGET, Table, mean, percent, spread
 
@@ -55,6 +55,18 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.output
     assert result.stdout == f"wrote {folder / 'report.md'}: 2 variants, 3 runs\n"
     return folder
+
+
+def test_nothing_of_an_earlier_report_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kws_export.report.report.all_plots", lambda c: [])
+    earlier = ("tables/noise.csv", "tables/noise.tex", "plots/noise.png", "plots/noise.svg")
+    for name in (*earlier, "tables/mine.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    write_report(score_files.known({"softmax": [0.9]}), tmp_path)
+    assert not [name for name in earlier if (tmp_path / name).exists()]
+    assert (tmp_path / "tables" / "mine.csv").exists()
+    assert (tmp_path / "tables" / "accuracy.csv").exists()
 
 
 # ---- tables
