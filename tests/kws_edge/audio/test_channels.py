@@ -117,7 +117,7 @@ def test_in_a_stream_that_goes_on_opposite_offsets_are_no_cancelling() -> None:
     frames = np.stack([block + np.float32(0.7), block - np.float32(0.7)], axis=1)
     for _ in range(100):
         x.add(frames)
-        assert x.mix(frames) == pytest.approx(block, abs=1e-6)
+        assert np.abs(x.mix(frames) - block).max() < 1e-6
 
 
 def test_a_click_in_a_dead_channel_is_forgotten_in_time() -> None:

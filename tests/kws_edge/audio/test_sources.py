@@ -213,7 +213,7 @@ def test_channels_in_a_pipe_that_cancel_or_are_silent_are_no_part_of_the_mix(cap
     opposite[-1600:] *= -1  # for a moment, over which they are not judged anew
     for right in (opposite, 0 * left):
         data = with_header(pcm(np.stack([left, right], axis=1)), channels=2)
-        assert joined(StandardInput(stream=Pipe(data, [1000]))) == pytest.approx(left, abs=1e-4)
+        assert np.abs(joined(StandardInput(stream=Pipe(data, [1000]))) - left).max() < 1e-4
     (said,) = caplog.messages
     assert said.startswith("standard input: the channels cancel each other")
 
