@@ -37,8 +37,8 @@ def report(scores: Path, out: Path, loss_times: Path | None) -> None:
     from kws_export.report.report import load_scores, write_report
     from kws_export.stored import check_writable
 
-    check_writable(out / "report.md")
     runs, times = load_scores(scores), LossTimes.load(loss_times) if loss_times else None
+    check_writable(out / "report.md")
     with bar("computing", len(runs) + len({run.variant for run in runs})) as step:
         comparison = replace(Comparison.of(runs, step), loss_times=times)
     with bar("drawing", len(all_plots(comparison))) as step:
