@@ -21,7 +21,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache as cached
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +49,7 @@ _NOISE_SEED = 0  # which noise goes with which clip: the same at every ratio, fo
 _FORMAT = 1  # part of every key: raise it when a set's features change
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClipSet:
     """A set of clips that is loaded when it is needed.
 
@@ -66,9 +66,9 @@ class ClipSet:
     load: Callable[[], tuple[F32, I64]]
     files: Sequence[Path]
 
-    @property
+    @cached_property
     def content(self) -> str:
-        """Changes with the recordings themselves, which the key knows by their names and sizes alone."""
+        """Changes with the recordings themselves, which the key knows by their names and sizes alone; read once."""
         return hashlib.sha256(b"".join(map(_digest, self.files))).hexdigest()[:16]
 
 
