@@ -15,8 +15,10 @@ python=${PYTHON:-python3}
 fetch_header() { # into $out/include, by apt, without touching the system's own lists
   local apt=$out/apt
   mkdir -p "$apt"/lists/partial "$apt"/archives/partial
-  local mirror # the one that this system is set up with
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | awk '/\/debian\/?$/ { print; exit }')
+  local mirror="" # the one that this system is set up with
+  if command -v apt-get > /dev/null; then
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | awk '/\/debian\/?$/ && !n++')
+  fi
   [ -n "$mirror" ] || { echo "no mirror of Debian is set up here; expected onnxruntime's headers in ONNXRUNTIME_INCLUDE" >&2; exit 2; }
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" > "$apt/sources.list"
   local options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$apt/lists"
@@ -33,9 +35,10 @@ if [ ! -f "${includes[1]}/onnxruntime_c_api.h" ]; then
   includes=(-I "$out/include")
 fi
 
-library=$(ldconfig -p 2>/dev/null | awk '/libonnxruntime\.so/ { print $NF; exit }')
+# Debian's users have no /sbin in their PATH, and not every system has ldconfig.
+library=$({ PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null || true; } | awk '/libonnxruntime\.so/ && !n++ { print $NF }')
 if [ -z "$library" ]; then
-  library=$("$python" -c 'import pathlib, onnxruntime; print(*sorted(pathlib.Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")))')
+  library=$("$python" -c 'import pathlib, onnxruntime; print(*sorted(pathlib.Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")))' 2>/dev/null || true)
   [ -n "$library" ] || { echo "no libonnxruntime: apt-get install libonnxruntime-dev, or pip install onnxruntime" >&2; exit 2; }
 fi
 

@@ -11,7 +11,7 @@ Where the model is not sure, nothing happens but a line that says so. To try it 
 import argparse
 from collections.abc import Iterable
 
-from gpiozero import LED
+from gpiozero import LED, GPIOZeroError
 
 from kws_edge import Event, KeywordModel, KwsEdgeError, Microphone, Spotter, WavFile
 
@@ -41,6 +41,8 @@ def main() -> None:
         switch(LED(given.pin), spotter.listen(source), given.on, given.off)
     except KwsEdgeError as error:
         raise SystemExit(f"error: {error}") from None
+    except GPIOZeroError as error:
+        raise SystemExit(f"error: no pin {given.pin} here ({error}); try it with GPIOZERO_PIN_FACTORY=mock") from None
     except KeyboardInterrupt:
         pass
 

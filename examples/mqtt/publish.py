@@ -67,7 +67,11 @@ def connect(given: argparse.Namespace) -> mqtt.Client:
         answers.put(reason)
 
     client.on_connect = on_connect
-    client.connect(given.host, given.port)
+    try:
+        client.connect(given.host, given.port)
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"no connection to {given.host}:{given.port} ({why}); expected an MQTT broker there") from None
     client.loop_start()
     try:
         reason = answers.get(timeout=PATIENCE)
@@ -105,7 +109,7 @@ def main() -> None:
     parser.add_argument("--replay", help="a recording instead of the microphone")
     given = parser.parse_args()
     try:
-        words = given.words.split(",") if given.words else None
+        words = [word.strip() for word in given.words.split(",") if word.strip()] if given.words else None
         spotter = Spotter(KeywordModel.load(), words=words, abstentions=given.abstentions)
         client = connect(given)
         config = json.dumps(discovery(given.name, list(spotter.words)))

@@ -6,21 +6,27 @@
 // `arecord -f S16_LE -r 16000 -c 1 -t raw`. The API key, if the server asks for one, is $KWS_EDGE_API_KEY.
 import { readFile } from "node:fs/promises";
 
-const [server = "http://127.0.0.1:8765", clip, pcm] = process.argv.slice(2);
+function fail(error) { // in one line; fetch says only in its cause that no server answers
+  console.error(`error: ${error.cause?.message || error.message}`);
+  process.exit(1);
+}
+process.on("uncaughtException", fail);
+
+const [server, clip, pcm] = process.argv.slice(2);
+if (!clip) fail(new Error("expected client.mjs SERVER CLIP [SAMPLES.pcm]"));
 const key = process.env.KWS_EDGE_API_KEY;
 
-if (clip) {
-  const headers = key ? { Authorization: `Bearer ${key}` } : {};
-  const form = new FormData();
-  form.append("file", new Blob([await readFile(clip)]), clip);
-  const response = await fetch(`${server}/v1/classify?target=0.99`, { method: "POST", headers, body: form });
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.detail);
-  console.log("clip:", answer.label ?? `not sure (${answer.reason})`);
-}
+const headers = key ? { Authorization: `Bearer ${key}` } : {};
+const form = new FormData();
+form.append("file", new Blob([await readFile(clip)]), clip);
+const response = await fetch(`${server}/v1/classify?target=0.99`, { method: "POST", headers, body: form });
+const answer = await response.json();
+if (!response.ok) throw new Error(answer.detail);
+console.log("clip:", answer.label ?? `not sure (${answer.reason})`);
 
 if (pcm) {
-  if (!globalThis.WebSocket) throw new Error(`Node ${process.versions.node} has no WebSocket; expected Node 22 or newer`);
+  if (!globalThis.WebSocket)
+    throw new Error(`Node ${process.versions.node} has no WebSocket; expected Node 22 or newer, or node --experimental-websocket`);
   const samples = await readFile(pcm);
   const protocols = key ? ["kws-edge", `kws-edge.key.${key}`] : [];
   const socket = new WebSocket(`${server.replace(/^http/, "ws")}/v1/stream`, protocols);

@@ -169,7 +169,7 @@ def chosen_labels(words: Collection[str] | None, labels: Sequence[str]) -> list[
         else:
             chosen.append(label)
     if unknown or not any(map(is_word, chosen)):
-        listed = shortened(", ".join(unknown or chosen), 200) or "none"
+        listed = shortened(", ".join(word or shown(word) for word in unknown or chosen), 200) or "none"
         raise SettingError(f"words: {listed}; expected one or more of {', '.join(filter(is_word, labels))}")
     return list(dict.fromkeys(chosen))
 

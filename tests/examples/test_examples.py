@@ -93,6 +93,16 @@ def test_the_light_runs_as_a_program(words: list[str]) -> None:
     assert f"{words[1]}; the light is off" in done.stdout
 
 
+def test_a_machine_without_pins_is_an_error_in_one_line() -> None:
+    pytest.importorskip("gpiozero", reason="needs gpiozero: pip install gpiozero")
+    environment = {**os.environ, "GPIOZERO_PIN_FACTORY": "mock"}
+    command = [sys.executable, str(EXAMPLES / "gpio" / "light.py"), "--replay", str(DEMO), "--pin", "99"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no pin 99 here (")
+    assert done.stderr.count("\n") == 1
+
+
 # --- MQTT
 
 
@@ -193,10 +203,11 @@ def test_the_broker_says_offline_where_the_program_is_killed(
 
 
 def test_a_broker_that_is_not_there_is_an_error_in_one_line() -> None:
-    command = publish(free_port(), "--replay", str(DEMO))
+    port = free_port()
+    command = publish(port, "--replay", str(DEMO), "--words", "yes, left,")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
+    assert done.stderr.startswith(f"error: no connection to 127.0.0.1:{port} (Connection refused); expected ")
     assert done.stderr.count("\n") == 1
 
 
@@ -269,6 +280,23 @@ def test_the_script_of_the_reference_says_which_node_it_needs(tmp_path: Path) ->
     assert "has no WebSocket; expected Node 22 or newer" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["http://127.0.0.1:3", "README.md"], "error: connect ECONNREFUSED 127.0.0.1:3"),
+        (["http://127.0.0.1:3", "no.flac"], "error: ENOENT: no such file or directory, open 'no.flac'"),
+        ([], "error: expected client.mjs SERVER CLIP [SAMPLES.pcm]"),
+    ],
+)
+def test_node_says_in_one_line_what_it_cannot_do(arguments: list[str], message: str) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs Node 20 or newer: apt-get install nodejs")
+    command = [node, str(EXAMPLES / "node" / "client.mjs"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (1, f"{message}\n")
+
+
 def test_node_classifies_and_listens_through_the_server(words: list[str], pcm: Path) -> None:
     node = shutil.which("node")
     if node is None:
@@ -301,6 +329,46 @@ def kws(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, "PYTHON": sys.executable, "ONNXRUNTIME_INCLUDE": str(folder)}
     run("bash", EXAMPLES / "cpp" / "build.sh", out, env=environment)
     return out / "kws"
+
+
+def build(out: Path, path: Path | str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """build.sh with a PATH of its own, up to the compiler, in place of which echo says with what it is called."""
+    command = [shutil.which("bash") or "bash", str(EXAMPLES / "cpp" / "build.sh"), str(out)]
+    environment = {"PATH": str(path), "PYTHON": sys.executable, "CXX": "echo", **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> Path:
+    """A folder with a file of the header's name."""
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "onnxruntime_c_api.h").touch()
+    return tmp_path / "include"
+
+
+def test_cpp_is_built_by_a_user_whose_path_has_no_sbin(header: Path, tmp_path: Path) -> None:
+    done = build(tmp_path / "out", "/usr/bin:/bin", ONNXRUNTIME_INCLUDE=str(header))
+    assert done.returncode == 0, done.stderr
+    assert "/libonnxruntime.so" in done.stdout.splitlines()[0]
+
+
+def test_cpp_without_its_library_is_an_error_in_one_line(header: Path, tmp_path: Path) -> None:
+    done = build(tmp_path / "out", "/usr/bin:/bin", ONNXRUNTIME_INCLUDE=str(header), PYTHON="no-python")
+    if done.returncode == 0:
+        pytest.skip("the system has a libonnxruntime")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("no libonnxruntime: ")
+
+
+def test_cpp_without_its_header_where_there_is_no_apt_is_an_error_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("dirname", "mkdir"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
+    if Path("/usr/include/onnxruntime/onnxruntime_c_api.h").is_file():
+        pytest.skip("the system has the header")
+    done = build(tmp_path / "out", tmp_path / "bin")
+    assert done.returncode == 2
+    assert done.stderr == "no mirror of Debian is set up here; expected onnxruntime's headers in ONNXRUNTIME_INCLUDE\n"
 
 
 @pytest.mark.parametrize("word", ["yes", "happy", "noise", "left", "three", "silence"])

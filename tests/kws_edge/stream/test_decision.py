@@ -388,6 +388,11 @@ def test_a_class_that_is_no_word_cannot_be_listened_for_alone() -> None:
     assert chosen_labels(["_unknown_", "high"], ["low", "_unknown_", "high"]) == ["_unknown_", "high"]
 
 
+def test_an_empty_word_among_others_is_named() -> None:
+    with pytest.raises(SettingError, match=r"^words: ''; expected one or more of low, high$"):
+        chosen_labels(["low", ""], ["low", "high"])
+
+
 @pytest.mark.parametrize("words", [["nope"], [], 5, ["low", 3], "low"])
 def test_a_file_calibrated_for_other_words_than_its_own_is_the_models_fault(words: object) -> None:
     stream_of = {"settings": SETTINGS.to_dict(), "calibration": {"words_chosen": words}}
