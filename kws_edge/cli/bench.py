@@ -61,7 +61,9 @@ _WIDTH = 160
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Plot where the time goes.")
 @click.option("--count", "counting", is_flag=True, help="Count operations instead of measuring time; see above.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables, for scripts.")
+@click.pass_context
 def bench(
+    ctx: click.Context,
     models: tuple[str, ...],
     tasks: list[str] | None,
     providers: list[str] | None,
@@ -114,7 +116,8 @@ def bench(
 
     names = tuple(shipped_models()) if "all" in models else models or (DEFAULT_MODEL,)
     if counting:
-        if out or compare or markdown or plot or tasks or providers:
+        others = ctx.params.keys() - {"models", "hop", "counting", "as_json"}
+        if any(ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT for name in others):
             raise click.UsageError("--count measures no time; with it, use only --model, --hop and --json")
         show_counts(names, hop, as_json=as_json)
         return

@@ -128,7 +128,8 @@ def test_the_command_marks_estimates_as_such() -> None:
     assert "Raspberry Pi 5" in done.stdout
 
 
-def test_counting_goes_with_no_option_for_times() -> None:
-    done = CliRunner().invoke(kws_edge, ["bench", "--count", "--out", "x.json"])
+@pytest.mark.parametrize("option", [("--out", "x.json"), ("--threads", "2"), ("--seconds", "5"), ("--fallback",)])
+def test_counting_goes_with_no_option_for_times(option: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(kws_edge, ["bench", "--count", *option])
     assert done.exit_code == 2
     assert "--count measures no time" in done.stderr
