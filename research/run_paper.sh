@@ -4,7 +4,9 @@
 #   sh research/run_paper.sh cpu speech_commands            # 22 and 8 runs of 60 epochs, 20 to 40 minutes of one core each
 #   sh research/run_paper.sh long speech_commands           # 4 runs of 200 epochs on CPUs, two hours of one core each
 # Stopped at any moment, the same command goes on from each run's last whole epoch. What follows the folder goes to
-# `kws-export score`: recordings for noise, sounds and speech.
+# `kws-export score`: recordings for noise, sounds and speech, without which the report has no tables of them. For those of research/:
+#   --noise 'esc10/*/[23]-*' --sounds 'esc10/*/3-*' --speech libri_speech/test-other
+# Run it at the top of a checkout, with kws-export installed.
 set -eu
 sweep() {  # a run that fails, as one that loses a word does, holds up nothing: its scores tell
   kws-export sweep --recipe export/recipes/$recipe.toml --data "$data" $how "$@" || test $? -eq 1
