@@ -1,8 +1,8 @@
 """Merge what people measured on their machines into the table of docs/how-to/boards.md.
 
     kws-edge bench --out my-board.json      # on the board, with nothing else running
-    python bench/boards.py my-board.json       # in a checkout: checks the file and prints its line
-    python bench/boards.py --write             # the table anew, from bench.json and boards/*.json of bench/results
+    python bench/boards.py my-board.json    # in a checkout: checks the file and prints the table with it
+    python bench/boards.py --write          # the table anew, from bench.json and boards/*.json of bench/results
 
 A line for each machine and model: rows of one thread, a batch of one and the CPU. A file of an emulated processor is
 refused, and so is one that was measured beside other work: neither says what the board can do.
