@@ -5,7 +5,8 @@
     python bench/boards.py --write          # the table anew, from bench.json and boards/*.json of bench/results
 
 A line for each machine and model: rows of one thread, a batch of one and the CPU. A file of an emulated processor is
-refused, and so is one that was measured beside other work: neither says what the board can do.
+refused, and so is one that was measured beside other work: neither says what the board can do. So is one of another hop
+than 0.1 s, which would be another share of a core.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from kws_edge.bench.report import BenchReport
 from kws_edge.errors import KwsEdgeError, SettingError
+from kws_edge.stream.framing import DEFAULT_HOP
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
@@ -30,6 +32,8 @@ def lines(path: Path) -> list[list[str]]:
         raise SettingError(f"{path}: {machine}; expected a real processor")
     if report.busy is not None:
         raise SettingError(f"{path}: measured at a load of {report.busy:.1f}; expected nothing else to run")
+    if report.settings["hop"] != DEFAULT_HOP:
+        raise SettingError(f"{path}: a hop of {report.settings['hop']} s; expected {DEFAULT_HOP}, as the others have")
     rows = [row for row in report.rows if (row.provider, row.threads, row.batch) == ("cpu", 1, 1)]
     found = []
     for model in dict.fromkeys(row.model for row in rows):

@@ -51,18 +51,20 @@ def message(event: Event) -> dict[str, Any]:
     return {"event_type": event.label or NOT_SURE, "guess": event.guess, "reason": reason, **numbers}
 
 
-def connect(given: argparse.Namespace) -> mqtt.Client:
-    """A connection that comes back by itself, and whose end the broker announces."""
+def connect(given: argparse.Namespace, words: list[str]) -> mqtt.Client:
+    """A connection that comes back by itself, also to a broker that forgot it, and whose end the broker announces."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"kws-edge-{given.name}")
     status = f"kws-edge/{given.name}/status"
     client.will_set(status, "offline", qos=1, retain=True)
     if given.user:
         password = Path(given.password_file).read_text(encoding="utf-8").strip() if given.password_file else None
         client.username_pw_set(given.user, password)
+    config = json.dumps(discovery(given.name, words))
     answers: SimpleQueue[Any] = SimpleQueue()
 
     def on_connect(client: mqtt.Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         if not reason.is_failure:
+            client.publish(f"homeassistant/event/kws-edge-{given.name}/words/config", config, qos=1, retain=True)
             client.publish(status, "online", qos=1, retain=True)
         answers.put(reason)
 
@@ -111,9 +113,7 @@ def main() -> None:
     try:
         words = [word.strip() for word in given.words.split(",") if word.strip()] if given.words else None
         spotter = Spotter(KeywordModel.load(), words=words, abstentions=given.abstentions)
-        client = connect(given)
-        config = json.dumps(discovery(given.name, list(spotter.words)))
-        client.publish(f"homeassistant/event/kws-edge-{given.name}/words/config", config, qos=1, retain=True)
+        client = connect(given, list(spotter.words))
         for event in spotter.listen(WavFile(given.replay) if given.replay else Microphone()):
             client.publish(f"kws-edge/{given.name}/event", json.dumps(message(event)), qos=1)
         last = client.publish(f"kws-edge/{given.name}/status", "offline", qos=1, retain=True)

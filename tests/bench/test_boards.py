@@ -47,6 +47,14 @@ def test_what_does_not_say_what_the_board_can_do_is_refused(tmp_path: Path, mach
         boards.lines(measured(tmp_path / "a.json", **machine))
 
 
+def test_another_hop_than_that_of_the_other_lines_is_refused(tmp_path: Path) -> None:
+    report = json.loads(measured(tmp_path / "a.json").read_text())
+    report["settings"]["hop"] = 0.01
+    (tmp_path / "a.json").write_text(json.dumps(report))
+    with pytest.raises(SettingError, match=r"a hop of 0\.01 s; expected 0\.1"):
+        boards.lines(tmp_path / "a.json")
+
+
 def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(SettingError, match="kws-edge bench --out"):

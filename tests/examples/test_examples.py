@@ -106,14 +106,13 @@ def test_a_machine_without_pins_is_an_error_in_one_line() -> None:
 # --- MQTT
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[int]:
-    """The port of a real broker."""
+@contextlib.contextmanager
+def mosquitto(folder: Path, port: int) -> Iterator[None]:
+    """A real broker, which remembers nothing once it has ended."""
     program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
     if program is None:
         pytest.skip("needs a broker: apt-get install mosquitto")
-    port = free_port()
-    settings = tmp_path / "mosquitto.conf"
+    settings = folder / "mosquitto.conf"
     settings.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
     process = subprocess.Popen([program, "-c", str(settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -123,10 +122,27 @@ def broker(tmp_path: Path) -> Iterator[int]:
                 break
             assert time.monotonic() < deadline, "the broker did not start"
             time.sleep(0.05)
-        yield port
+        yield
     finally:
         process.terminate()
         process.wait(10)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[int]:
+    """The port of a real broker."""
+    port = free_port()
+    with mosquitto(tmp_path, port):
+        yield port
+
+
+@contextlib.contextmanager
+def subscribed(port: int) -> Iterator["Subscriber"]:
+    pytest.importorskip("paho.mqtt", reason="needs a client: pip install paho-mqtt")
+    reader = Subscriber(port)
+    yield reader
+    reader.client.disconnect()
+    reader.client.loop_stop()
 
 
 class Subscriber:
@@ -158,11 +174,8 @@ class Subscriber:
 
 @pytest.fixture
 def subscriber(broker: int) -> Iterator[Subscriber]:
-    pytest.importorskip("paho.mqtt", reason="needs a client: pip install paho-mqtt")
-    reader = Subscriber(broker)
-    yield reader
-    reader.client.disconnect()
-    reader.client.loop_stop()
+    with subscribed(broker) as reader:
+        yield reader
 
 
 def publish(port: int, *options: str) -> list[str]:
@@ -190,12 +203,30 @@ def test_abstentions_are_published_where_they_are_asked_for(broker: int, subscri
     assert any(event["event_type"] == "not_sure" and event["reason"] == "uncertain" for event in events)
 
 
-def test_the_broker_says_offline_where_the_program_is_killed(
-    broker: int, subscriber: Subscriber, tmp_path: Path
-) -> None:
+@pytest.fixture
+def long(tmp_path: Path) -> str:
+    """A recording of 47 minutes, many seconds to hear."""
     samples, rate = soundfile.read(DEMO, dtype="int16")
-    soundfile.write(tmp_path / "long.flac", np.tile(samples, 200), rate)  # 47 minutes, many seconds to hear
-    process = subprocess.Popen(publish(broker, "--replay", str(tmp_path / "long.flac")))
+    soundfile.write(tmp_path / "long.flac", np.tile(samples, 200), rate)
+    return str(tmp_path / "long.flac")
+
+
+def test_a_broker_that_was_restarted_is_told_of_the_device_again(tmp_path: Path, long: str) -> None:
+    port = free_port()
+    with mosquitto(tmp_path, port), subscribed(port) as reader:
+        process = subprocess.Popen(publish(port, "--replay", long))
+        reader.wait_for("kws-edge/kitchen/status", "online")
+    try:
+        with mosquitto(tmp_path, port), subscribed(port) as reader:
+            reader.wait_for("kws-edge/kitchen/status", "online")
+            assert reader.of("homeassistant/event/kws-edge-kitchen/words/config")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_broker_says_offline_where_the_program_is_killed(broker: int, subscriber: Subscriber, long: str) -> None:
+    process = subprocess.Popen(publish(broker, "--replay", long))
     subscriber.wait_for("kws-edge/kitchen/status", "online")
     process.kill()
     process.wait()
