@@ -20,7 +20,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import rooms
 
 ROOT = Path(__file__).parents[2]
-INCLUDED = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "models/*.md", "research/*.md", "research/*/*.md")
+INCLUDED = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "examples/README.md",
+    "models/*.md",
+    "research/*.md",
+    "research/*/*.md",
+)
 """Files of the repository outside docs/ that are pages too, at the same path."""
 HELP_WIDTH = 100
 
