@@ -82,6 +82,7 @@ class Recipe:
     windows : how many windows in succession, 80 ms apart, are seen of each word: the loss is that of their mean answer,
         as a stream smooths (`smoothed_belief_ce`). More than one only for `belief_ce` and padding "valid", without a
         teacher.
+    mixup : 0, or the parameter of the Beta distribution by which two clips are blended (mixup.py): 0.1 to 0.4 is usual.
     average : 0, or how much of the average of the weights, which is what is validated and exported, stays at each step:
         at 0.998 it covers about the last 500.
     augmentation : augment.py.
@@ -112,6 +113,7 @@ class Recipe:
     weight_decay: float | None = None
     kl_end: float | None = None
     windows: int = 1
+    mixup: float = 0.0
     average: float = 0.0
     augmentation: Augmentation = field(default_factory=Augmentation)
     about: About = field(default_factory=About)
@@ -154,6 +156,7 @@ class Recipe:
             )
         self._check_padding()
         self._check_windows()
+        check_ranges(f"recipe {self.name}", self, {"mixup": (0, 10)})
         check_share(f"recipe {self.name}", self, "average")
         check_ranges(f"recipe {self.name}", self, {"balance": (0, 1)})
 

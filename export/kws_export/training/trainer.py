@@ -27,6 +27,7 @@ from kws_export.training.distillation import Teachers
 from kws_export.training.distribution import ALONE, World, average_buffers, average_gradients, own_device, total
 from kws_export.training.losses import evidential_loss, kl_weight
 from kws_export.training.mining import hard_windows
+from kws_export.training.mixup import blended
 from kws_export.training.novograd import NovoGrad
 from kws_export.training.prepared import TrainingData
 from kws_export.training.recipe import Recipe
@@ -175,10 +176,16 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = lr
         self.optimiser.zero_grad(set_to_none=True)
+        blend = None
+        if self.recipe.mixup:
+            blend = blended(features, labels, self.recipe.mixup, (self.recipe.seed, done, self.world.rank))
+            features = blend.features
         windows = self.recipe.windows
         logits = self.model(features) if windows == 1 else self.model.window_logits(features, windows)
         lesson = self.teachers.lesson(features) if self.teachers else None
         loss = evidential_loss(logits, labels, self.variant, kl, lesson)
+        if blend:
+            loss = torch.lerp(evidential_loss(logits, blend.others, self.variant, kl, lesson), loss, blend.weight)
         value = float(loss.detach())
         if not np.isfinite(value):
             raise SettingError(f"the loss became {value} in epoch {self.epoch + 1}; lower peak_lr in the recipe")

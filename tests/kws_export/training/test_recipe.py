@@ -100,6 +100,7 @@ def test_weights_decay_only_without_a_kl_term(variant: str) -> None:
         ('variant = "softmax"\nepochs = 0', "epochs=0; expected at least 1"),
         ('variant = "softmax"\nbatch = 0', "batch=0"),
         ('variant = "softmax"\naverage = 1.0', "average=1.0; expected 0 to below 1"),
+        ('variant = "softmax"\nmixup = -0.1', "mixup=-0.1; expected 0 to 10"),
         ('variant = "softmax"\n[augmentation]\nspeed = [0, 1]', "speed=.*; expected above 0"),
         ('variant = "softmax"\nseed = -1', "seed=-1; expected 0 to 1e"),
         ('variant = "softmax"\npeak_lr = nan', "peak_lr=nan; expected a number"),

@@ -1,5 +1,6 @@
 """Training: it learns, it goes on exactly where it was stopped, and it fails in one clear line."""
 
+import copy
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import soundfile as sf
 import tone_words
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from kws_edge.audio.load import load
 from kws_edge.errors import SettingError
@@ -30,6 +32,7 @@ from kws_export.training.checkpoint import Checkpoint, load_checkpoint
 from kws_export.training.distillation import Teachers
 from kws_export.training.distribution import pick_device
 from kws_export.training.losses import evidential_loss, kl_weight
+from kws_export.training.mixup import blended
 from kws_export.training.novograd import NovoGrad
 from kws_export.training.prepared import prepare
 from kws_export.training.recipe import Distillation
@@ -231,6 +234,26 @@ def test_a_run_with_averaged_weights_goes_on_to_the_same_weights(tones: Path, tm
     assert_same_run(tmp_path / "halted", tmp_path / "whole")
     trained = (load_checkpoint(tmp_path / run / "last.pt")["trained"] for run in ("halted", "whole"))
     assert all(torch.equal(a, b) for a, b in zip(*(weights.values() for weights in trained), strict=True))
+
+
+def test_a_run_with_mixup_learns_and_goes_on_as_if_never_stopped(tones: Path, tmp_path: Path) -> None:
+    tone_words.run(start(tones, tmp_path / "whole", mixup=0.2))
+    assert_learned(history(tmp_path / "whole"), chance=0.25)
+    with pytest.raises(KeyboardInterrupt):
+        start(tones, tmp_path / "halted", mixup=0.2).run(lambda step, steps, loss: None, interrupt)
+    tone_words.run(start(tones, tmp_path / "halted", mixup=0.2))
+    assert_same_run(tmp_path / "halted", tmp_path / "whole")
+
+
+def test_with_mixup_the_loss_is_that_of_both_labels_by_their_shares(tones: Path, tmp_path: Path) -> None:
+    trainer = start(tones, tmp_path, mixup=0.2, seed=3)
+    features, labels = (part[:16] for part in trainer.data.validation)
+    blend = blended(features, labels, 0.2, (3, 0, 0))
+    assert 0.5 < blend.weight < 1
+    logits = copy.deepcopy(trainer.model).train()(blend.features)
+    own, other = (cross_entropy(logits.double(), y).item() for y in (labels, blend.others))
+    loss, _ = trainer._step(features, labels, 0.0, 0.01, 0)
+    assert loss == pytest.approx(blend.weight * own + (1 - blend.weight) * other, rel=1e-5)
 
 
 def test_averaged_weights_are_the_mean_of_the_steps_with_fading_memory(tones: Path, tmp_path: Path) -> None:
