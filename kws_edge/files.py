@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from kws_edge.errors import SettingError
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -47,6 +49,20 @@ def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def check_new(path: Path, *, overwrite: bool) -> None:
+    """Raise SettingError where what a command is to write is there, and not to be written over."""
+    if path.exists() and not overwrite:
+        raise SettingError(f"{path} exists; expected a new name, or --force to write over it")
+
+
+def write_named(path: Path, content: bytes | str, *, mode: int | None = None) -> None:
+    """`replace_file` of a name that a user gave. Raises SettingError where it cannot be written."""
+    try:
+        replace_file(path, content, mode=mode)
+    except OSError as error:
+        raise SettingError(f"cannot write {path}: {error.strerror}") from None
 
 
 def add_file(path_of: Callable[[int], Path], number: int, content: bytes) -> Path:

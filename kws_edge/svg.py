@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from kws_edge.errors import SettingError
-from kws_edge.files import replace_file
+from kws_edge.files import write_named
 
 
 def check_name(path: Path) -> None:
@@ -28,10 +28,7 @@ def write(path: Path, width: int, height: int, parts: Sequence[str]) -> None:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
         f'font-size="13" fill="#222">\n{body}\n</svg>\n'
     )
-    try:
-        replace_file(path, svg)
-    except OSError as error:
-        raise SettingError(f"cannot write {path}: {error.strerror}") from None
+    write_named(path, svg)
 
 
 def text(at: tuple[float, float], content: str, anchor: str = "middle", turn: int = 0) -> str:

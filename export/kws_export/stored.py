@@ -5,18 +5,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from kws_edge.errors import SettingError
+from kws_edge.files import check_new
 from kws_edge.model.onnx_file import model_name
 
 
 def stored(name: str) -> Path:
     """The folder of that name in `$KWS_EXPORT_CACHE`, or else in ~/.cache/kws-export; it may not exist yet."""
     return Path(os.environ.get("KWS_EXPORT_CACHE") or "~/.cache/kws-export").expanduser() / name
-
-
-def check_new(out: Path, *, overwrite: bool) -> None:
-    """Raise SettingError where a file is there, and not to be written over."""
-    if out.exists() and not overwrite:
-        raise SettingError(f"{out} exists; expected a new name, or --force to write over it")
 
 
 def check_card(model: Path, *, overwrite: bool) -> None:

@@ -11,7 +11,7 @@ import click
 
 from kws_edge.cli.options import INTEGERS, WORDS, Number, hop_option
 from kws_edge.errors import SettingError
-from kws_edge.files import replace_file
+from kws_edge.files import write_named
 from kws_edge.model.shipped import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ def bench(
         if old:
             _show_changes(report, old, changes)
     if out:  # after what is shown, so that a full disk costs only the file
-        _write(out, json.dumps(values, allow_nan=False, indent=1) + "\n")
+        write_named(out, json.dumps(values, allow_nan=False, indent=1) + "\n")
     if markdown:
-        _write(markdown, as_markdown(report))
+        write_named(markdown, as_markdown(report))
     if plot:
         draw(report.rows, plot)
     if any(providers or refusal.case.provider == "cpu" for refusal in report.refused):
@@ -234,10 +234,3 @@ def _check_folders(*files: Path | None) -> None:
     for path in filter(None, files):
         if not path.absolute().parent.is_dir():
             raise SettingError(f"cannot write {path}; expected a folder that is there")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        replace_file(path, text)
-    except OSError as error:
-        raise SettingError(f"cannot write {path}: {error.strerror}") from None

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from kws_edge.errors import ModelError, SettingError
-from kws_edge.files import replace_file
+from kws_edge.files import check_new, write_named
 from kws_edge.model.metadata import KEY, LONGEST_NAME, Metadata
 from kws_edge.model.onnx_fields import METADATA_PROPS
 from kws_edge.model.protobuf import bytes_field, fields, values
@@ -44,9 +44,9 @@ def write_whole(target: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a model's file, which appears whole or not at all. Raises SettingError where it cannot be written."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(target, data, mode=mode)
     except OSError as error:
         raise SettingError(f"cannot write {target}: {error.strerror}") from None
+    write_named(target, data, mode=mode)
 
 
 def model_name(path: Path) -> str:
@@ -70,11 +70,9 @@ def check_target(source: Path, target: Path, *, overwrite: bool) -> None:
     folder = next(parent for parent in target.absolute().parents if parent.exists())  # those below it are made
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise SettingError(f"cannot write {target}; expected a folder that can be written, not {folder}")
-    if target.exists():
-        if source.exists() and target.samefile(source):
-            raise SettingError(f"{target} is the model itself; expected another name, for a copy")
-        if not overwrite:
-            raise SettingError(f"{target} exists; expected a new name, or --force to write over it")
+    if target.exists() and source.exists() and target.samefile(source):
+        raise SettingError(f"{target} is the model itself; expected another name, for a copy")
+    check_new(target, overwrite=overwrite)
 
 
 def with_metadata(data: bytes, metadata: Metadata) -> bytes:

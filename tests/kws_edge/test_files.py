@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kws_edge.files import add_file, read_arrays, read_text, replace_file
+from kws_edge.errors import SettingError
+from kws_edge.files import add_file, check_new, read_arrays, read_text, replace_file, write_named
 
 
 def names(folder: Path) -> list[str]:
@@ -141,3 +142,16 @@ def test_text_is_read_without_its_byte_order_mark(tmp_path: Path) -> None:
 def test_text_without_an_end_is_refused_before_it_fills_the_memory() -> None:
     with pytest.raises(OSError, match="more than 64 MB of text"):
         read_text(Path("/dev/zero"))
+
+
+def test_a_file_is_written_over_where_that_is_meant(tmp_path: Path) -> None:
+    check_new(tmp_path / "mean.pt", overwrite=False)
+    (tmp_path / "mean.pt").touch()
+    check_new(tmp_path / "mean.pt", overwrite=True)
+    with pytest.raises(SettingError, match=r"mean\.pt exists; expected a new name, or --force to write over it"):
+        check_new(tmp_path / "mean.pt", overwrite=False)
+
+
+def test_what_a_user_named_and_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"^cannot write .*absent/bench\.md: No such file or directory$"):
+        write_named(tmp_path / "absent" / "bench.md", "text")

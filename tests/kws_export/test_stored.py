@@ -5,15 +5,7 @@ from pathlib import Path
 import pytest
 
 from kws_edge.errors import SettingError
-from kws_export.stored import check_card, check_new
-
-
-def test_a_file_is_written_over_where_that_is_meant(tmp_path: Path) -> None:
-    check_new(tmp_path / "mean.pt", overwrite=False)
-    (tmp_path / "mean.pt").touch()
-    check_new(tmp_path / "mean.pt", overwrite=True)
-    with pytest.raises(SettingError, match=r"mean\.pt exists; expected a new name, or --force to write over it"):
-        check_new(tmp_path / "mean.pt", overwrite=False)
+from kws_export.stored import check_card
 
 
 def test_a_text_that_is_no_card_is_not_written_over_by_one(tmp_path: Path) -> None:

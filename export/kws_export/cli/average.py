@@ -22,7 +22,7 @@ def average(checkpoints: tuple[Path, ...], out: Path, force: bool) -> None:
     kws-export average runs/stream-hours-1/last.pt runs/stream-words-1/last.pt --out runs/mean.pt
     """
     from kws_edge.errors import SettingError
-    from kws_export.stored import check_new
+    from kws_edge.files import check_new
     from kws_export.training.averaging import mean_of_runs
     from kws_export.training.run_folder import write_checkpoint
 

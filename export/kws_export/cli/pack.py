@@ -56,8 +56,9 @@ def pack(
     from rich.progress import Progress
 
     from kws_edge.errors import SettingError
+    from kws_edge.files import check_new
     from kws_export.data.pack import Pack, Piece, Source, check_name, collect, each_once, load_sources, manifest_lines
-    from kws_export.stored import check_new, check_writable
+    from kws_export.stored import check_writable
 
     check_name(out)
     check_new(out, overwrite=force)
