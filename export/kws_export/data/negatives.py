@@ -21,9 +21,9 @@ from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.load import load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
-from kws_edge.text import counted
 from kws_edge.tuning.recordings import recordings
 from kws_edge.tuning.soundscape import Word, speech_bounds, words_beside
+from kws_export.data.repeats import warn_of_repeats
 from kws_export.data.speech_commands import CLIP_SAMPLES, held_out
 from kws_export.data.splits import ArrayDataset
 from kws_export.ranges import check_ranges, check_share
@@ -201,10 +201,7 @@ def load_recordings(patterns: Sequence[str], data_root: Path) -> list[list[I16]]
         if kept and unreadable == len(kept):
             raise AudioError(f"none of the {len(kept)} recordings at {pattern} can be decoded; expected sound files")
         found.append(pieces)
-    if again:
-        _log.warning(
-            "%s given more than once, such as %s; each counts once", counted(len(again), "recording"), again[0]
-        )
+    warn_of_repeats("recording", again)
     return found
 
 

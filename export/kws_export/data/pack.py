@@ -8,7 +8,6 @@ trains a word can leave out the recordings in which it is said.
 import hashlib
 import io
 import json
-import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,18 +23,17 @@ from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import AudioError, SettingError
 from kws_edge.files import PARTIAL, read_arrays
-from kws_edge.text import counted, is_one_line, one_line, shortened, shown, words_of
+from kws_edge.text import is_one_line, one_line, shortened, shown, words_of
 from kws_edge.tuning.soundscape import words_beside
 from kws_export.data.credit import Credit
 from kws_export.data.negatives import between
+from kws_export.data.repeats import warn_of_repeats
 from kws_export.data.transcripts import transcript, transcripts
 from kws_export.texts import UNSTATED, check_texts
 from kws_export.toml import read_toml
 
 Codec = Literal["int16", "opus"]
 Kind = Literal["speech", "words", "sounds"]
-
-_log = logging.getLogger(__name__)
 
 FORMAT = 1
 OPUS_LEVEL = 0.93
@@ -223,9 +221,7 @@ def each_once(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
             again.append(piece)
             if not kept.text:
                 found[key] = piece  # which may say what is to be left out
-    if again:
-        first = one_line(f"{again[0].source.name}/{again[0].speaker}")
-        _log.warning("%s given more than once, such as %s; each counts once", counted(len(again), "recording"), first)
+    warn_of_repeats("recording", [f"{piece.source.name}/{piece.speaker}" for piece in again])
     return tuple(found.values())
 
 

@@ -1,7 +1,6 @@
 """All sounds that a wake word is trained and judged with, parted by speaker and voice into training and held out."""
 
 import hashlib
-import logging
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,10 @@ from kws_edge.audio.level import SAMPLE_RATE, measure
 from kws_edge.audio.load import is_audio, load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
-from kws_edge.text import counted, folder_name
+from kws_edge.text import folder_name
 from kws_edge.tuning.soundscape import speech_bounds
 from kws_export.data.pack import Kind, Pack, Piece
-
-_log = logging.getLogger(__name__)
+from kws_export.data.repeats import warn_of_repeats
 
 HELD_OUT = 0.2
 """Of the speakers, voices and takes."""
@@ -132,8 +130,7 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
             again.append(path)
         else:
             found.append(Saying(label, "" if unnamed else path.stem.partition("_nohash_")[0], True, cut_out(samples)))
-    if again:
-        _log.warning("%s given more than once, such as %s; each counts once", counted(len(again), "take"), again[0])
+    warn_of_repeats("take", again)
     if not found:
         expected = (
             "audio files" if len(labels) == 1 else f"folders {', '.join(map(folder_name, labels))} with audio files"
