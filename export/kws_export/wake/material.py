@@ -53,7 +53,9 @@ class Material:
 
 
 def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int) -> tuple[Material, Material]:
-    """(training, held out): no recording is in both, and nobody who says a word; near-misses are parted on their own.
+    """(training, held out): no recording is in both, and nobody who says a word.
+
+    Near-misses are said by voices, each of which is on one side with these and with the words.
 
     Where a word has recordings of one speaker or two, or hardly of any other than one, every fifth take is held out
     instead, and so is the last part of a recording that is most of the speech. Recordings of the kind "words" are
@@ -66,13 +68,13 @@ def part(words: Sequence[Saying], near: Sequence[Saying], pack: Pack, seed: int)
     """
     training, held_out = Material(), Material()
     labels = list(dict.fromkeys(saying.label for saying in words))
-    for real in (True, False):
-        before: dict[str, bool] = {}
+    people, voices = dict[str, bool](), dict[str, bool]()
+    for real, before in ((True, people), (False, voices)):
         for label in labels:
             some = [s for s in words if s.label == label and s.real is real]
             for saying, out in zip(some, _held_out(some, seed, before), strict=True):
                 (held_out if out else training).words.append(saying)
-    for saying, out in zip(near, _held_out(near, seed, {}), strict=True):
+    for saying, out in zip(near, _held_out(near, seed, voices), strict=True):
         (held_out if out else training).near.append(saying.samples)
     for kind in get_args(Kind):
         trained, kept = _parted([p for p in pack.pieces if p.source.kind == kind], seed)

@@ -49,6 +49,22 @@ def test_who_says_two_words_is_on_one_side_with_both(seed: int) -> None:
     assert all({s.label for s in some.words} == {"lamp", "door"} for some in material)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_voice_is_on_one_side_with_the_word_and_what_sounds_like_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    words = [saying(f"voice{i}", real=False) for i in range(12) for _ in range(int(rng.integers(1, 9)))]
+    near = [
+        Saying("_unknown_", f"voice{i}", False, np.full(8000, i, np.int16))
+        for i in range(2, 16)
+        for _ in range(int(rng.integers(1, 9)))
+    ]
+    trained, kept = part(words, near, pack(), seed)
+    inside = {s.speaker for s in trained.words} | {f"voice{x[0]}" for x in trained.near}
+    outside = {s.speaker for s in kept.words} | {f"voice{x[0]}" for x in kept.near}
+    assert inside.isdisjoint(outside)
+    assert kept.near
+
+
 def test_a_word_of_which_all_speakers_are_known_from_another_is_held_out_too() -> None:
     words = [saying(f"person{i}") for i in range(20) for _ in range(3)]
     training, _ = part(words, [], pack(), seed=1)
