@@ -23,6 +23,7 @@ from kws_edge.audio.resample import Resampler
 from kws_edge.audio.sources import CHANNEL_MEMORY, Block
 from kws_edge.errors import DeviceError, SettingError
 from kws_edge.text import collapsed
+from kws_edge.throttle import Throttle
 
 BLOCK_SECONDS: Final = 0.05
 QUEUE_SECONDS: Final = 2.0
@@ -34,7 +35,6 @@ BACKOFF: Final = 0.5
 """Seconds before the second attempt; each next one waits twice as long."""
 
 _POLL = 0.25  # s
-_LOG_EVERY = 10.0  # s
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Microphone:
         self._gone: str | None = None
         self._mute = MuteWatch("the microphone", "")
         self._down_mix = DownMix(1)
-        self._warn_overflow, self._warn_drop, self._warn_cancelled = _Throttle(), _Throttle(), _Throttle()
+        self._warn_overflow, self._warn_drop, self._warn_cancelled = Throttle(), Throttle(), Throttle()
 
     @property
     def problem(self) -> str | None:
@@ -294,17 +294,3 @@ class Microphone:
         if (warning := self._down_mix.warning()) and self._warn_cancelled.passes():
             _log.warning("%s: %s", self._name, warning)
         yield Block(self._resampler.push(mono), dropped)
-
-
-class _Throttle:
-    """Lets one message through in `_LOG_EVERY` seconds."""
-
-    def __init__(self) -> None:
-        self._last = float("-inf")
-
-    def passes(self) -> bool:
-        now = time.monotonic()
-        if now - self._last < _LOG_EVERY:
-            return False
-        self._last = now
-        return True

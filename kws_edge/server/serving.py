@@ -22,6 +22,7 @@ from kws_edge.server.observe import Metrics
 from kws_edge.server.processes.listening import announce, listen
 from kws_edge.server.service import Service
 from kws_edge.server.settings import ServerSettings
+from kws_edge.throttle import Throttle
 
 _log = logging.getLogger("kws_edge.server")
 
@@ -37,9 +38,6 @@ _TICK, _TICKS = 0.1, 10
 
 _OTHER_FILES: Final = 128
 """File descriptors that are no connections: models, logs, pipes, the page's files."""
-
-_SAY_AGAIN: Final = 10.0
-"""Seconds between two lines of the log that say the same."""
 
 
 def serve(settings: ServerSettings) -> None:
@@ -79,7 +77,7 @@ class Server(uvicorn.Server):
         app = create_app(settings, metrics)
         self._service: Service = app.state.service
         self._drain = settings.drain_seconds
-        self._said_full = -_SAY_AGAIN
+        self._say_full = Throttle()
         self.connections = Connections(
             settings.max_connections,
             settings.max_client_connections,
@@ -134,9 +132,7 @@ class Server(uvicorn.Server):
         try:
             os.close(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2))
         except OSError as error:
-            now = time.monotonic()
-            if error.errno in (errno.EMFILE, errno.ENFILE) and now - self._said_full > _SAY_AGAIN:
-                self._said_full = now
+            if error.errno in (errno.EMFILE, errno.ENFILE) and self._say_full.passes():
                 _log.error(
                     f"no file descriptors are left, and new connections are closed; {len(self.connections)} are open; "
                     "expected a higher limit (ulimit -n, LimitNOFILE=) or a lower --max-connections"

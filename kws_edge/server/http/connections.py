@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kws_edge.throttle import Throttle
+
 _log = logging.getLogger("kws_edge.server")
 
 _CLOSING: Final = 5.0
 """Seconds for a connection that is closed to be rid of what it still has to send."""
-
-_SAY_AGAIN: Final = 10.0
-"""Seconds between two lines of the log that say the same."""
 
 
 def client_of(address: str) -> str:
@@ -51,7 +50,7 @@ class Connections:
         self._any_proxy = "*" in proxies
         self._open: dict[Transport, _Open] = {}
         self._clients: Counter[str] = Counter()
-        self._refused, self._said = 0, -_SAY_AGAIN
+        self._refused, self._say_refused = 0, Throttle()
 
     def __len__(self) -> int:
         """How many are open."""
@@ -103,10 +102,10 @@ class Connections:
                     transport.abort()
             else:
                 entry.unread_since = None
-        if self._refused and now - self._said > _SAY_AGAIN:
+        if self._refused and self._say_refused.passes():
             most = f"{self._most} in all, {self._most_of_client} of one client"
             _log.warning(f"{self._refused} connections refused; {len(self)} are open, and there may be {most}")
-            self._refused, self._said = 0, now
+            self._refused = 0
 
     def _is_proxy(self, address: str) -> bool:
         if self._any_proxy:
