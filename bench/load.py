@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,18 @@ FOLLOWS = 0.5  # s of lag with which a stream still follows
 
 @dataclass
 class RunningServer:
-    """A server that runs as a process of its own, perhaps with more below it."""
+    """A server that runs as a process of its own, perhaps with more below it.
+
+    Attributes
+    ----------
+    log : the lines that it has written since it listens.
+    status : with which it ended; None while it runs.
+    """
 
     url: str
     pid: int
+    log: list[str] = field(default_factory=list)
+    status: int | None = None
 
     def cpu(self) -> float:
         """Seconds of CPU time so far."""
@@ -88,6 +96,7 @@ class RunningServer:
 
 @contextmanager
 def server(model: Path, **settings: object) -> Iterator[RunningServer]:
+    """Serve a model until the block ends; settings are those of `kws-edge serve`."""
     flags = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     code = "from kws_edge.cli import main; main()"
     command = [sys.executable, "-c", code, "serve", "--models", str(model), "--port", "0", *flags]
@@ -96,17 +105,21 @@ def server(model: Path, **settings: object) -> Iterator[RunningServer]:
     try:
         lines = (json.loads(line) for line in process.stderr)
         url = next(line["url"] for line in lines if line["message"] == "listening")
-        threading.Thread(target=lambda: [None for _ in process.stderr], daemon=True).start()  # or the pipe fills
+        running = RunningServer(url, process.pid)
+        reader = threading.Thread(target=running.log.extend, args=(process.stderr,), daemon=True)
+        reader.start()  # or the pipe fills
         while True:
             try:
                 httpx.get(f"{url}/health/live")
                 break
             except httpx.ConnectError:
                 time.sleep(0.05)
-        yield RunningServer(url, process.pid)
+        yield running
     finally:
         process.terminate()
-        process.wait(20)
+        status = process.wait(60)
+    reader.join()
+    running.status = status
 
 
 def word() -> np.ndarray:

@@ -13,7 +13,6 @@ Meanwhile one honest client sends a clip twice a second, and another has a live 
 
 import argparse
 import asyncio
-import atexit
 import contextlib
 import io
 import json
@@ -21,9 +20,7 @@ import os
 import platform
 import random
 import struct
-import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -33,8 +30,9 @@ from typing import Any
 import httpx
 import numpy as np
 import soundfile
-from load import RunningServer, word, write_docs
+from load import RunningServer, server, word, write_docs
 
+from kws_edge.audio.wav import as_wav
 from kws_edge.model.shipped import DEFAULT_MODEL, shipped_models
 
 BEGIN, END = "<!-- soak: written by bench/soak.py --docs -->", "<!-- /soak -->"
@@ -44,9 +42,9 @@ HANDSHAKE = (
 )
 
 
-def audio(samples: np.ndarray, rate: int, container: str = "WAV") -> bytes:
+def flac(samples: np.ndarray, rate: int) -> bytes:
     file = io.BytesIO()
-    soundfile.write(file, samples, rate, format=container, subtype="PCM_16")
+    soundfile.write(file, samples, rate, format="FLAC", subtype="PCM_16")
     return file.getvalue()
 
 
@@ -70,8 +68,8 @@ class Abuse:
 
     def __init__(self) -> None:
         noise = (word() * 20_000).astype("<i2").tobytes()
-        self.bomb = audio(np.zeros((192_000 * 20, 8), np.int16), 192_000, "FLAC")
-        self.long = audio(np.tile(word(), 59), 16_000, "FLAC")
+        self.bomb = flac(np.zeros((192_000 * 20, 8), np.int16), 192_000)
+        self.long = flac(np.tile(word(), 59), 16_000)
         self.hops = frame(2, (noise * 8)[: 2**18 - 16])
         self.form = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n' + b"a-" * 100_000 + b"\r\n--x--\r\n"
 
@@ -190,7 +188,7 @@ async def abuse(port: int, do: Callable[[Connection], Awaitable[None]], address:
 
 async def clips(url: str, address: str, until: float) -> list[tuple[float, str]]:
     """An honest client: (seconds, what came) of each clip."""
-    body, found = audio(word(), 16_000), []
+    body, found = as_wav(word()), []
     transport = httpx.AsyncHTTPTransport(local_address=address)
     async with httpx.AsyncClient(base_url=url, timeout=60, transport=transport) as client:
         while time.monotonic() < until:
@@ -294,43 +292,28 @@ def main() -> None:
     if not sys.platform.startswith("linux"):
         parser.error("needs Linux, where all of 127.0.0.0/8 is this machine")
     load_before = os.getloadavg()[0]
-    code = "from kws_edge.cli import main; main()"
-    command = [sys.executable, "-c", code, "serve", "--models", str(given.model), "--port", "0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr
-    url = next(line["url"] for line in map(json.loads, process.stderr) if line["message"] == "listening")
-    log: list[str] = []
-    threading.Thread(target=log.extend, args=(process.stderr,), daemon=True).start()
-    running = RunningServer(url, process.pid)
-    atexit.register(process.kill)
-    while True:
-        with contextlib.suppress(httpx.HTTPError):
-            httpx.get(f"{url}/health/live")
-            break
-        time.sleep(0.05)
-    before, most = running.memory(), [0.0, 0.0]
-    result = asyncio.run(soak(running, given.seconds, most))
-    time.sleep(45)  # longer than any time-out
-    began = time.monotonic()
-    left = httpx.get(f"{url}/health/ready", timeout=60).json()
-    result |= {
-        "memory before, MB": round(before),
-        "memory at most, MB": round(most[0]),
-        "memory after, MB": round(running.memory()),
-        "open files at most": int(most[1]),
-        "open files after": len(os.listdir(f"/proc/{process.pid}/fd")),
-        "health after, s": round(time.monotonic() - began, 3),
-        "streams after": left["streams"],
-        "clips waiting after": left["waiting"],
-    }
-    process.terminate()
-    status = process.wait(60)
-    levels = Counter(json.loads(line)["level"] if line.startswith("{") else "not JSON" for line in log)
+    with server(given.model) as running:
+        before, most = running.memory(), [0.0, 0.0]
+        result = asyncio.run(soak(running, given.seconds, most))
+        time.sleep(45)  # longer than any time-out
+        began = time.monotonic()
+        left = httpx.get(f"{running.url}/health/ready", timeout=60).json()
+        result |= {
+            "memory before, MB": round(before),
+            "memory at most, MB": round(most[0]),
+            "memory after, MB": round(running.memory()),
+            "open files at most": int(most[1]),
+            "open files after": len(os.listdir(f"/proc/{running.pid}/fd")),
+            "health after, s": round(time.monotonic() - began, 3),
+            "streams after": left["streams"],
+            "clips waiting after": left["waiting"],
+        }
+    levels = Counter(json.loads(line)["level"] if line.startswith("{") else "not JSON" for line in running.log)
     result |= {
         "log: errors": levels["error"],
-        "log: tracebacks": sum('"traceback"' in line for line in log),
+        "log: tracebacks": sum('"traceback"' in line for line in running.log),
         "log: not JSON": levels["not JSON"],
-        "exit status": status,
+        "exit status": running.status,
     }
     rows = "\n".join(f"| {name} | {value} |" for name, value in result.items())
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load before {load_before:.1f}"
