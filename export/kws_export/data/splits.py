@@ -5,10 +5,13 @@ every other word of the data set and the clips in its folder `_unknown_`, `_sile
 noise.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +31,10 @@ from kws_export.data.speech_commands import CLIP_SAMPLES, LISTS, Clip, Split, in
 
 _KEPT = "kept.npy"
 """In a cache entry of which some clips could not be decoded: the indices of the others."""
+_PARTIAL = ".partial-"
+"""What a folder of the cache is called while its clips are decoded."""
+_LEFT = 86_400.0
+"""Seconds without a new byte in such a folder, after which no process is at work in it: it was killed."""
 _CACHE_FORMAT = 1  # part of every cache key: raise it when decoding or cropping changes
 
 _log = logging.getLogger(__name__)
@@ -184,7 +191,8 @@ def _build(entry: Path, clips: Sequence[Clip]) -> None:
     """Decode the clips into `entry`, which appears complete or not at all."""
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=entry.parent, prefix=".partial-") as scratch:
+        _clear_left(entry.parent)
+        with tempfile.TemporaryDirectory(dir=entry.parent, prefix=_PARTIAL) as scratch:
             arrays = Path(scratch) / "arrays"
             arrays.mkdir()
             _write_arrays(arrays, clips)
@@ -196,6 +204,14 @@ def _build(entry: Path, clips: Sequence[Clip]) -> None:
     except OSError as error:
         needed = len(clips) * CLIP_SAMPLES * 2 / 1e6
         raise SettingError(f"cannot write the cache {entry}, {needed:,.0f} MB: {error}") from error
+
+
+def _clear_left(cache: Path) -> None:
+    """Remove what killed processes left half made, and nothing that another may still be making."""
+    for folder in cache.glob(f"{_PARTIAL}*"):
+        with contextlib.suppress(OSError):  # another process removes it, too
+            if time.time() - max(path.stat().st_mtime for path in (folder, *folder.rglob("*"))) > _LEFT:
+                shutil.rmtree(folder)
 
 
 def _write_arrays(folder: Path, clips: Sequence[Clip]) -> None:

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -307,6 +308,21 @@ def test_a_cache_built_by_another_process_meanwhile_is_used(
     data = load_split(root, "train", ["yes"], tmp_path / "cache")
     np.testing.assert_array_equal(data.samples, expected.samples)
     assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_what_a_killed_process_left_in_the_cache_is_removed_and_what_another_makes_is_not(
+    root: Path, tmp_path: Path
+) -> None:
+    days = {"killed": 3, "at work": 0}
+    for name, age in days.items():
+        arrays = tmp_path / "cache" / f".partial-{name}" / "arrays"
+        arrays.mkdir(parents=True)
+        (arrays / "samples.npy").write_bytes(b"half")
+        for path in (arrays / "samples.npy", arrays, arrays.parent):
+            os.utime(path, (time.time() - age * 86_400,) * 2)
+    os.utime(tmp_path / "cache" / ".partial-at work", (0, 0))  # its files are newer
+    load_split(root, "train", ["yes"], tmp_path / "cache")
+    assert [path.name for path in (tmp_path / "cache").glob(".partial-*")] == [".partial-at work"]
 
 
 def test_a_cache_that_cannot_be_written_is_named(root: Path, tmp_path: Path) -> None:
