@@ -8,8 +8,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 import click
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from kws_edge.model.prediction import Prediction
 
 STANDARD_INPUT = "-"
-"""What is taken for audio in a folder. A file that is named is read whatever it is called."""
+"""What names it among files."""
 
 Ask: TypeAlias = Callable[[str | BinaryIO, Callable[[float], None]], "Prediction"]
 
@@ -137,23 +135,17 @@ def _at(
 
 
 def _expand(files: tuple[str, ...]) -> Iterator[str]:
-    """The files in folders and behind patterns, in order of name. What stands for no file is passed on, to fail."""
+    """The files in folders and behind patterns, in order of name. What stands for none is passed on, to fail.
+
+    A file that is named is read whatever it is called.
+    """
+    from kws_edge.audio.files import recordings_at
+
     for file in files:
-        if file != STANDARD_INPUT and os.path.isdir(file):  # unlike Path's, False for what cannot be asked about
-            yield from sorted(_audio_in(file)) or [file]
-        elif glob.has_magic(file) and not os.path.exists(file):
-            found = glob.glob(file, recursive=True)
-            folders = [path for path in found if os.path.isdir(path)]
-            audio = [*chain.from_iterable(map(_audio_in, folders)), *(path for path in found if path not in folders)]
-            yield from sorted({os.path.normpath(path): path for path in audio}.values()) or [file]
-        else:
+        if file == STANDARD_INPUT or os.path.isfile(file):
             yield file
-
-
-def _audio_in(folder: str) -> Iterator[str]:
-    from kws_edge.audio.load import is_audio
-
-    return (str(path) for path in Path(folder).rglob("*") if is_audio(path))
+        else:
+            yield from [str(path) for path in recordings_at(file)] or [file]
 
 
 @contextmanager
@@ -168,10 +160,10 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
             except AudioError as error:
                 detail = str(error).removeprefix("file object: ").removeprefix("audio: ")
                 raise AudioError(f"standard input: {detail}") from None
-    elif os.path.isdir(name):
+    elif os.path.isdir(name) or (glob.has_magic(name) and not os.path.exists(name)):
         from kws_edge.audio.load import EXTENSIONS
 
-        raise AudioError(f"{name}: no audio in this folder; expected files that end in {', '.join(EXTENSIONS)}")
+        raise AudioError(f"{name}: no recording there; expected files that end in {', '.join(EXTENSIONS)}")
     else:
         yield name
 

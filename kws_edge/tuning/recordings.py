@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from kws_edge.arrays import F32
+from kws_edge.audio.files import recordings_at
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.lists import check_found, read_list
 from kws_edge.audio.load import EXTENSIONS, MAX_SECONDS, is_audio, load, read_blocks
@@ -72,11 +73,10 @@ def recordings(patterns: Sequence[str]) -> Recordings:
     """
     found: set[Path] = set()
     for pattern in patterns:
-        paths = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in glob.glob(pattern, recursive=True)]
-        files = {f for path in paths for f in ([path] if path.is_file() else path.rglob("*")) if is_audio(f)}
+        files = recordings_at(pattern)
         if not files:
             raise SettingError(f"no recording at {pattern}; expected files that end in {', '.join(EXTENSIONS)}")
-        found |= files
+        found.update(files)
     return Recordings(sorted(found))
 
 

@@ -90,7 +90,14 @@ class TestClassify:
 
     def test_what_a_pattern_matches_twice_is_answered_once(self) -> None:
         result = classify("--json", "./words/**/[dn]*[cr]")  # the folder "deeper" and what is in it
-        assert [json.loads(line)["file"] for line in result.stdout.splitlines()] == ["./words/deeper/noise.flac"]
+        assert [json.loads(line)["file"] for line in result.stdout.splitlines()] == ["words/deeper/noise.flac"]
+
+    def test_what_is_no_recording_is_not_meant_by_a_pattern_but_read_where_it_is_named(self) -> None:
+        Path("words/low.wav").rename("words/low.sound")
+        nothing = classify("--json", "words/*o*")  # notes.txt, too
+        assert nothing.stderr.startswith("Error: words/*o*: no recording there; expected files that end in .wav")
+        assert answers(classify("--json", "words/[lmn]*")) == {"mid.wav": "mid"}
+        assert answers(classify("--json", "words/low.sound")) == {"low.sound": "low"}
 
     def test_a_file_whose_name_looks_like_a_pattern_is_a_file(self) -> None:
         Path("words/low.wav").rename("take[1].wav")
