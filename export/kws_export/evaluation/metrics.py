@@ -4,10 +4,9 @@
 is [n, K], each row a distribution; `label` is int [n]. Everything returns plain floats. Bad input (empty, NaN, unequal
 lengths, one class where two are needed) raises SettingError.
 
-Coverage, accuracies and operating points by the paper's rule are in kws_edge.model.selection.
+Coverage, accuracies and operating points are in thresholds.py.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,15 +18,7 @@ from sklearn.metrics import roc_auc_score
 
 from kws_edge.arrays import F64, I64
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import (
-    WITHHOLD_ALL,
-    OperatingPoint,
-    check_scored,
-    check_scores,
-    check_target,
-    point_at,
-    selective_curve,
-)
+from kws_export.evaluation.thresholds import check_confidence, check_scored, check_scores, selective_curve
 
 
 class Interval(NamedTuple):
@@ -132,7 +123,7 @@ def expected_calibration_error(correct: npt.ArrayLike, confidence: npt.ArrayLike
 
 def accuracy_interval(hits: int, total: int, confidence: float = 0.95) -> Interval:
     """Clopper-Pearson interval of a proportion, of which `hits` of `total` independent trials were seen."""
-    _check_confidence(confidence)
+    check_confidence(confidence)
     if not (total > 0 and 0 <= hits <= total):
         raise SettingError(f"{hits} hits of {total}; expected 0 to total, and a total above 0")
     interval = stats.binomtest(int(hits), int(total)).proportion_ci(confidence, method="exact")
@@ -152,7 +143,7 @@ def bootstrap_interval(
 
     Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 13.
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     columns = [np.asarray(a) for a in arrays]
     lengths = {len(c) for c in columns}
     if len(lengths) != 1 or 0 in lengths:
@@ -172,76 +163,3 @@ def mean_2sigma(values: npt.ArrayLike) -> tuple[float, float]:
     if v.ndim != 1 or v.size < 2 or not np.isfinite(v).all():
         raise SettingError(f"values {v.tolist()}; expected a list of two or more finite numbers, one per seed")
     return float(v.mean()), float(2 * v.std(ddof=1))
-
-
-# ---- a threshold that keeps its promise
-
-
-def fewest_to_promise(target: float, confidence: float = 0.95, levels: int = 10) -> int:
-    """How many accepted clips, all of them right, `conservative_operating_point` needs to show a target in (0, 1)."""
-    return math.ceil(math.log((1 - confidence) / levels) / math.log(target))  # of n right the bound is level^(1/n)
-
-
-def conservative_operating_point(
-    correct: npt.ArrayLike,
-    uncertainty: npt.ArrayLike,
-    target: float,
-    confidence: float = 0.95,
-    levels: int = 10,
-) -> OperatingPoint:
-    """The threshold of largest coverage whose true accepted accuracy is shown to reach the target.
-
-    The guarantee: if the clips given here and those to come are independent draws from one population, then with
-    probability at least `confidence` over the draw of the clips given here, the threshold's accepted accuracy in the
-    population is at least `target`, or it withholds all. It holds for any n and any score, ties included. It says
-    nothing of other populations (more noise, unknown words), and clips that share a speaker are not quite
-    independent. On a second finite set the accuracy still scatters about the true one.
-
-    How: ranks k_1 < … < k_m are fixed beforehand, evenly from the fewest clips that could show the target without one
-    error up to n - 1. Rank k accepts u < u_(k+1), the (k+1)-th smallest score. Given u_(k+1), and how many clips lie
-    below it, those clips are independent draws from the accepted population, so their errors are binomial and the
-    one-sided Clopper-Pearson bound holds, although the threshold came from the data. At level (1 - confidence) / m
-    each, all m bounds hold together (Bonferroni), so the largest rank whose bound reaches the target may be taken.
-
-    Source: Geifman and El-Yaniv 2017, "Selective classification for deep neural networks" (guaranteed risk), with
-    fixed ranks in place of its binary search.
-
-    Parameters
-    ----------
-    correct, uncertainty : as in `kws_edge.model.selection.selective_curve`, n clips that the model was not trained on.
-    target : in (0, 1); no finite number of clips shows 1.
-    levels : m. More make finer steps of coverage but a stricter bound.
-
-    Returns
-    -------
-    What the threshold gives on these clips; WITHHOLD_ALL where nothing can be promised. At 95 %, ten levels and no
-    error, 0.99 takes 528 accepted clips, 0.995 takes 1058 and 0.999 takes 5296.
-    """
-    right, u = check_scored(correct, uncertainty)
-    check_target(target)
-    _check_confidence(confidence)
-    if target == 1:
-        raise SettingError("target=1; expected below 1, since no finite number of clips can promise it")
-    if levels < 1:
-        raise SettingError(f"levels={levels}; expected at least 1")
-    level = (1 - confidence) / levels
-    fewest = fewest_to_promise(target, confidence, levels)
-    if fewest > u.size - 1:
-        return point_at(right, u, WITHHOLD_ALL, target)
-    ranks = np.linspace(fewest, u.size - 1, levels).astype(np.int64)
-    order = np.argsort(u)
-    first_withheld = u[order][ranks]
-    accepted = np.searchsorted(u[order], first_withheld)  # below the rank where scores are equal
-    hits = np.append(0, np.cumsum(right[order]))[accepted]
-    bound = stats.beta.ppf(level, hits, accepted - hits + 1)  # Clopper-Pearson; NaN, hence not shown, for no hits
-    shown = np.flatnonzero(bound >= target)
-    if not shown.size:
-        return point_at(right, u, WITHHOLD_ALL, target)
-    # The largest float32 below u_(k+1), not halfway to the last accepted score: u > t is then exactly the tested rule.
-    threshold = np.nextafter(first_withheld[shown[-1]], np.float32(-np.inf))
-    return point_at(right, u, float(threshold), target)
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise SettingError(f"confidence={confidence}; expected a fraction above 0 and below 1, such as 0.95")

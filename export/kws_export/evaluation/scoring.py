@@ -13,9 +13,10 @@ from kws_edge.model import evidence
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
 from kws_edge.model.score import SCORES
-from kws_edge.model.selection import OperatingPoint, operating_point, point_at, withheld
+from kws_edge.model.selection import OperatingPoint, withheld
 from kws_export.evaluation.answers import ClipAnswers
-from kws_export.evaluation.metrics import accuracy_interval, conservative_operating_point
+from kws_export.evaluation.metrics import accuracy_interval
+from kws_export.evaluation.thresholds import conservative_operating_point, operating_point, point_at
 
 TARGETS = (0.99, 0.995, 0.999)
 
@@ -82,7 +83,7 @@ METHOD = (
 def calibrate(validation: Scored) -> Thresholds:
     """For both scores, a threshold for each of TARGETS, with the interval of its accepted accuracy.
 
-    The conservative rule (`metrics.conservative_operating_point`) chooses where it can; such a point `is_shown`. The
+    The conservative rule (`conservative_operating_point`) chooses where it can; such a point `is_shown`. The
     others are the best guess that the clips allow, by the paper's rule.
     """
     return {score: _promises(validation.correct, validation.score(score)) for score in SCORES}

@@ -1,7 +1,7 @@
 """Studies beyond the paper, as pure functions on arrays.
 
 `correct` is bool [n]; scores are [n], higher is less sure, compared in float32 as on the device. Bad input raises
-SettingError, as in kws_edge.model.selection.
+SettingError, as in thresholds.py.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,12 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F64, Bools
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import (
-    TOLERANCE,
-    WITHHOLD_ALL,
-    OperatingPoint,
-    check_scored,
-    check_scores,
-    check_target,
-    point_at,
-    selective_curve,
-    withheld,
-)
+from kws_edge.model.selection import TOLERANCE, WITHHOLD_ALL, OperatingPoint, check_target, withheld
 from kws_export.evaluation.metrics import Interval, accuracy_interval, bootstrap_interval
+from kws_export.evaluation.thresholds import check_scored, check_scores, point_at, selective_curve
 
 Choice = Callable[[npt.ArrayLike, npt.ArrayLike, float], OperatingPoint]
-"""(correct, uncertainty, target) → a threshold and what it gives there, such as model.selection.operating_point."""
+"""(correct, uncertainty, target) → a threshold and what it gives there, such as thresholds.operating_point."""
 
 
 # ---- two thresholds

@@ -9,8 +9,8 @@ from kws_edge.model.metadata import Metadata, is_word
 from kws_edge.model.selection import OperatingPoint
 from kws_edge.tuning.false_accepts import FalseAccepts, duration, interval
 from kws_export.data.splits import UNKNOWN
-from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import Scored
+from kws_export.evaluation.thresholds import fewest_to_promise
 from kws_export.release.parity import Parity
 from kws_export.texts import UNSTATED, cell
 from kws_export.training.recipe import Recipe

@@ -18,7 +18,6 @@ from kws_edge.tuning.record import FORMS, name_for
 from kws_export.data.batches import split_features
 from kws_export.data.speech_commands import Split, index, split_rule
 from kws_export.data.splits import UNKNOWN, ArrayDataset, load_split
-from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import (
     Scored,
     Thresholds,
@@ -28,6 +27,7 @@ from kws_export.evaluation.scoring import (
     score_clips,
     withheld_shares,
 )
+from kws_export.evaluation.thresholds import fewest_to_promise
 from kws_export.graph.build import build_model, build_step_model, load_model, run_model, save_model
 from kws_export.release.card import model_card
 from kws_export.release.runtimes import check_runtimes

@@ -13,7 +13,7 @@ import numpy as np
 
 from kws_edge.errors import SettingError
 from kws_edge.model.score import SCORES, Score
-from kws_edge.model.selection import TOLERANCE, operating_point, withheld
+from kws_edge.model.selection import TOLERANCE, withheld
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation import metrics
 from kws_export.evaluation.score_runs import RunScores
@@ -24,6 +24,7 @@ from kws_export.evaluation.studies import (
     accepted_interval,
     coverage_difference,
 )
+from kws_export.evaluation.thresholds import operating_point
 from kws_export.report.figures import Figures, Key, chosen_pair, figures
 from kws_export.training.recipe import Recipe
 

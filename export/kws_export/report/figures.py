@@ -7,7 +7,7 @@ Rules say how a threshold was chosen for a target:
 
 paper : on the very clips that are looked at, by the paper's protocol (largest coverage that reaches the target).
 validation : the same, on the validation split; the score `both` is the rule of two thresholds.
-conservative : on the validation split, with `metrics.conservative_operating_point`.
+conservative : on the validation split, with `thresholds.conservative_operating_point`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from scipy import stats
 
 from kws_edge.errors import SettingError
 from kws_edge.model.score import SCORES
-from kws_edge.model.selection import OperatingPoint, operating_point, point_at
+from kws_edge.model.selection import OperatingPoint
 from kws_export.evaluation import metrics
 from kws_export.evaluation.gaps import Gaps
 from kws_export.evaluation.score_runs import KeptAnswers, RunScores
@@ -31,12 +31,13 @@ from kws_export.evaluation.studies import (
     promise_in_halves,
     two_thresholds,
 )
+from kws_export.evaluation.thresholds import conservative_operating_point, operating_point, point_at
 
 OUTSIDE = ("other_words", "unknown", "silence", "background", "sounds", "speech")
 NOISY = tuple(noisy_name(snr) for snr in SNRS)
 CHOICES: Mapping[str, Choice] = {
     "validation": operating_point,
-    "conservative": metrics.conservative_operating_point,
+    "conservative": conservative_operating_point,
 }
 """Rule → how it chooses a threshold on the validation split."""
 

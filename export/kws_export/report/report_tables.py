@@ -6,9 +6,9 @@ from types import MappingProxyType
 import numpy as np
 
 from kws_edge.model.score import SCORES
-from kws_export.evaluation.metrics import fewest_to_promise
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
+from kws_export.evaluation.thresholds import fewest_to_promise
 from kws_export.report.comparison import Comparison
 from kws_export.report.conclusions import conclusions_table
 from kws_export.report.figures import NOISY, OUTSIDE, Key

@@ -1,4 +1,4 @@
-"""Measures of a classifier that may abstain: hand-made cases, independent sources, and the calibration's promise."""
+"""Measures of a classifier that may abstain: hand-made cases and independent sources."""
 
 from collections.abc import Callable
 
@@ -12,9 +12,7 @@ from scipy import stats
 from sklearn.calibration import calibration_curve
 
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import WITHHOLD_ALL, OperatingPoint, operating_point
 from kws_export.evaluation import metrics
-from kws_export.evaluation.scoring import _promises
 
 Clips = tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]
 
@@ -137,75 +135,6 @@ def test_mean_and_two_sigma_over_three_seeds() -> None:
     assert metrics.mean_2sigma([0.95, 0.96, 0.97]) == pytest.approx((0.96, 0.02))
 
 
-# ---- the conservative operating point
-
-
-def population(
-    rng: np.random.Generator, n: int, steps: int | None = None
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Clips with u uniform on [0, 1) and error rate 0.001 + 0.5 u²⁰; `steps` rounds u down into that many ties."""
-    u = rng.random(n)
-    correct = rng.random(n) >= 0.001 + 0.5 * u**20
-    return correct, u if steps is None else np.floor(u * steps) / steps
-
-
-def true_accuracy(threshold: float, steps: int | None) -> float:
-    """Accepted accuracy of u ≤ threshold in the population: one minus the mean of the error rate from 0 to t."""
-    t = threshold if steps is None else (np.floor(threshold * steps + 1e-4) + 1) / steps
-    return 1 - (0.001 + 0.5 * min(t, 1) ** 20 / 21)
-
-
-@pytest.mark.parametrize("steps", [None, 100], ids=["continuous", "ties"])
-def test_the_promise_is_kept_where_the_plain_rule_breaks_it(steps: int | None) -> None:
-    rng, trials, target = np.random.default_rng(0), 200, 0.99
-    broken = {metrics.conservative_operating_point: 0, operating_point: 0}
-    coverage = []
-    for _ in range(trials):
-        correct, u = population(rng, 2000, steps)
-        for rule in broken:
-            point = rule(correct, u, target)
-            broken[rule] += point.accepted > 0 and true_accuracy(point.threshold, steps) < target
-        coverage.append(metrics.conservative_operating_point(correct, u, target).coverage)
-    assert broken[metrics.conservative_operating_point] <= 0.05 * trials
-    assert broken[operating_point] > 0.2 * trials
-    assert np.mean(coverage) > 0.75  # 0.95 has exactly 99 % in the population
-
-
-@pytest.mark.parametrize(("n", "accepted"), [(529, 528), (528, 0)])
-def test_without_errors_528_accepted_clips_show_99_percent(n: int, accepted: int) -> None:
-    # 0.99^528 ≤ 0.05 / 10 < 0.99^527; one clip more marks the end of the accepted ones.
-    point = metrics.conservative_operating_point(np.ones(n, bool), np.arange(n), target=0.99)
-    assert point.accepted == accepted
-
-
-def test_what_cannot_be_promised_is_withheld() -> None:
-    n = 4000
-    scattered = np.arange(n) % 20 != 0  # 95 % right at every coverage
-    point = metrics.conservative_operating_point(scattered, np.arange(n), target=0.99)
-    assert (point.threshold, point.coverage, point.accepted_accuracy) == (WITHHOLD_ALL, 0, None)
-
-
-def test_clips_that_are_withheld_with_a_tie_show_nothing() -> None:
-    # Every rank from 528 up falls among the equal scores, which only 500 clips lie below: too few for 99 %.
-    score = np.repeat([0.1, 0.2], [500, 1500])
-    assert metrics.conservative_operating_point(np.ones(2000, bool), score, target=0.99).accepted == 0
-
-
-def test_a_constant_score_promises_nothing() -> None:
-    point = metrics.conservative_operating_point(np.ones(2000, bool), np.full(2000, 0.5), target=0.9)
-    assert point.accepted == 0
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.floats(0.9, 0.98))
-def test_the_bound_holds_for_what_is_accepted(seed: int, target: float) -> None:
-    correct, u = population(np.random.default_rng(seed), 1500)
-    point = metrics.conservative_operating_point(correct, u, target)
-    hits = round(point.total_accuracy * point.total)
-    assert stats.binom.sf(hits - 1, point.accepted, target) <= 0.05 / 10 + 1e-9
-    assert point.coverage <= operating_point(correct, u, target).coverage
-
-
 # ---- refused input
 
 
@@ -226,27 +155,8 @@ def test_the_bound_holds_for_what_is_accepted(seed: int, target: float) -> None:
         (lambda: metrics.bootstrap_interval(np.mean, SCORE, resamples=0), "resamples=0"),
         (lambda: metrics.mean_2sigma([0.9]), "two or more"),
         (lambda: metrics.mean_2sigma([0.9, np.nan]), "finite"),
-        (lambda: metrics.conservative_operating_point(CORRECT, SCORE, target=1), "target=1"),
-        (lambda: metrics.conservative_operating_point(CORRECT, SCORE, target=0.9, levels=0), "levels=0"),
     ],
 )
 def test_unusable_input_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         call()
-
-
-@pytest.mark.parametrize("target", [0.99, 0.995, 0.999])
-def test_a_point_is_shown_from_as_many_clips_on_as_the_rule_takes(target: float) -> None:
-    fewest = metrics.fewest_to_promise(target)
-    for n, told in ((fewest - 1, False), (fewest, True)):
-        low, high = metrics.accuracy_interval(n, n)
-        assert OperatingPoint(target, 0.5, 1.0, 1.0, 1.0, n, n, low, high).is_shown is told
-
-
-@pytest.mark.parametrize("n", [860, 1100, 4000])
-@pytest.mark.parametrize("errors", [0, 8, 40])
-def test_what_is_shown_is_what_the_conservative_rule_accepts(n: int, errors: int) -> None:
-    correct, u = np.ones(n, bool), np.linspace(0, 1, n).astype(np.float32)
-    correct[n - errors :] = False
-    for point in _promises(correct, u):
-        assert point.is_shown is (metrics.conservative_operating_point(correct, u, point.target).accepted > 0)

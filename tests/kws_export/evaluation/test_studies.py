@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import beta, gaussian_kde
 
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import TOLERANCE, WITHHOLD_ALL, operating_point, point_at
+from kws_edge.model.selection import TOLERANCE, WITHHOLD_ALL
 from kws_export.evaluation import studies
-from kws_export.evaluation.metrics import conservative_operating_point
 from kws_export.evaluation.studies import TwoThresholds, two_thresholds
+from kws_export.evaluation.thresholds import conservative_operating_point, operating_point, point_at
 
 Clips = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64], npt.NDArray[np.float64]]
 

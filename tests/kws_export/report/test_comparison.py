@@ -9,9 +9,9 @@ import pytest
 import score_files
 
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import operating_point, point_at
 from kws_export.evaluation import metrics
 from kws_export.evaluation.score_runs import RunScores
+from kws_export.evaluation.thresholds import operating_point, point_at
 from kws_export.report.comparison import Comparison
 from kws_export.report.figures import Key, figures
 

@@ -8,8 +8,8 @@ import score_files
 from sklearn.metrics import log_loss
 
 from kws_edge.errors import SettingError
-from kws_edge.model.selection import operating_point, point_at
 from kws_export.evaluation import metrics
+from kws_export.evaluation.thresholds import conservative_operating_point, operating_point, point_at
 from kws_export.report.figures import Key, chosen_pair, figures
 
 RUN = score_files.run("softmax")
@@ -62,7 +62,7 @@ def test_the_papers_rule_looks_at_the_clips_that_chose_its_threshold(of_run: dic
 
 @pytest.mark.parametrize("on", ["test", "test_0dB"])
 def test_the_other_rules_choose_on_validation(of_run: dict[Key, float], on: str) -> None:
-    for rule, choose in (("validation", operating_point), ("conservative", metrics.conservative_operating_point)):
+    for rule, choose in (("validation", operating_point), ("conservative", conservative_operating_point)):
         threshold = choose(VALIDATION.correct, VALIDATION.entropy, 0.99).threshold
         seen = point_at(RUN.sets[on].correct, RUN.sets[on].entropy, threshold, 0.99)
         key = Key("coverage", on, "entropy", 0.99, rule)
