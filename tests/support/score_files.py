@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kws_edge.model.score import SCORES
-from kws_export.evaluation.score_runs import KeptAnswers, RunScores, shortened
+from kws_export.evaluation.score_file import KeptAnswers, RunScores, shortened
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
 from kws_export.report.comparison import Comparison, PairGain

@@ -45,7 +45,8 @@ def score(
     """
     from kws_edge.cli.progress import bar
     from kws_edge.tuning.recordings import recordings, short_name
-    from kws_export.evaluation.score_runs import RunScores, ScoredRun, common_settings, missing
+    from kws_export.evaluation.score_file import RunScores
+    from kws_export.evaluation.score_runs import RunToScore, common_settings, missing
     from kws_export.evaluation.score_runs import score as score_all
     from kws_export.evaluation.score_sets import clip_sets
     from kws_export.stored import check_writable
@@ -53,7 +54,7 @@ def score(
     given = {"noise": noise, "sounds": sounds, "speech": speech}
     found = {name: list(recordings(patterns).paths) if patterns else [] for name, patterns in given.items()}
     kept = {name: [short_name(pattern) for pattern in patterns] for name, patterns in given.items() if patterns}
-    opened = [ScoredRun.open(path) for path in runs if path.is_file() or _is_started(path)]
+    opened = [RunToScore.open(path) for path in runs if path.is_file() or _is_started(path)]
     for run in opened:
         if not run.is_finished:
             click.echo(f"{run.name}: {len(run.history)} of {run.recipe.epochs} epochs; skipped", err=True)

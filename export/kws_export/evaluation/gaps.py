@@ -9,7 +9,7 @@ from kws_edge.errors import SettingError
 from kws_edge.model import evidence
 from kws_edge.model.variants import get_variant
 from kws_export.evaluation import bounds
-from kws_export.evaluation.score_runs import KeptAnswers
+from kws_export.evaluation.score_file import KeptAnswers
 
 MSE_LIPSCHITZ = 2 * np.sqrt(2)
 """Of ‖p − y‖² on the simplex, whose gradient is 2(p − y), and ‖p − y‖ at most √2."""

@@ -16,7 +16,7 @@ from kws_edge.model.score import SCORES, Score
 from kws_edge.model.selection import TOLERANCE, withheld
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation import metrics
-from kws_export.evaluation.score_runs import RunScores
+from kws_export.evaluation.score_file import RunScores
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import (
     Difference,

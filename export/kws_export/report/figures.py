@@ -22,7 +22,7 @@ from kws_edge.model.score import SCORES
 from kws_edge.model.selection import OperatingPoint
 from kws_export.evaluation import metrics
 from kws_export.evaluation.gaps import Gaps
-from kws_export.evaluation.score_runs import KeptAnswers, RunScores
+from kws_export.evaluation.score_file import KeptAnswers, RunScores
 from kws_export.evaluation.score_sets import NO_WORD, SNRS, noisy_name
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from kws_edge.model.variants import VARIANTS
 from kws_export.evaluation.gaps import MUCH, Gaps
-from kws_export.evaluation.score_runs import RunScores
+from kws_export.evaluation.score_file import RunScores
 from kws_export.report.comparison import Comparison
 from kws_export.report.loss_times import LossTimes
 from kws_export.report.panels import BLUE, GREEN, GREY, ORANGE, Plot, band, on_test, panels

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from kws_edge.model.variants import VARIANTS
-from kws_export.evaluation.score_runs import RunScores
+from kws_export.evaluation.score_file import RunScores
 from kws_export.report.comparison import Comparison, Estimate, kl_end
 from kws_export.report.figures import Key
 from kws_export.report.published import ACCURACY, paper_key

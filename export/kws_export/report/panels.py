@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kws_edge.arrays import F64
 from kws_edge.text import counted
-from kws_export.evaluation.score_runs import KeptAnswers
+from kws_export.evaluation.score_file import KeptAnswers
 from kws_export.report.comparison import Comparison
 
 if TYPE_CHECKING:

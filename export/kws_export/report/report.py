@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kws_edge.errors import SettingError
 from kws_edge.text import counted
-from kws_export.evaluation.score_runs import RunScores
+from kws_export.evaluation.score_file import RunScores
 from kws_export.report.comparison import Comparison, kl_end
 from kws_export.report.findings import findings
 from kws_export.report.panels import Plot

@@ -58,11 +58,21 @@ class Checkpoint:
         SettingError : it does not say by which recipe it was trained.
         """
         network, metadata = load_network(path)
-        t = metadata.training
-        if not {"recipe", "best_epoch"} <= t.keys():
-            raise SettingError(f"{path} does not say how it was trained; expected a file of kws-export export")
-        recipe = Recipe.from_dict(t["recipe"])
-        return cls(network.eval(), recipe, metadata.labels, metadata.front_end, t["best_epoch"]), metadata
+        recipe, epoch = trained_as(path, metadata)
+        return cls(network.eval(), recipe, metadata.labels, metadata.front_end, epoch), metadata
+
+
+def trained_as(path: Path, metadata: Metadata) -> tuple[Recipe, int]:
+    """The recipe that an exported file was trained by, and the epoch that its weights are of.
+
+    Raises
+    ------
+    SettingError : the file does not say it, or its recipe is impossible.
+    """
+    training = metadata.training
+    if not {"recipe", "best_epoch"} <= training.keys():
+        raise SettingError(f"{path} does not say how it was trained; expected a file of kws-export export")
+    return Recipe.from_dict(training["recipe"]), training["best_epoch"]
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from scipy.special import digamma
 from kws_edge.errors import SettingError
 from kws_export.evaluation import bounds
 from kws_export.evaluation.gaps import MSE_LIPSCHITZ, Gaps
-from kws_export.evaluation.score_runs import KeptAnswers
+from kws_export.evaluation.score_file import KeptAnswers
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(0, 3, (500, 6)).astype(np.float32)

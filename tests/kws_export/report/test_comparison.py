@@ -10,7 +10,7 @@ import score_files
 
 from kws_edge.errors import SettingError
 from kws_export.evaluation import metrics
-from kws_export.evaluation.score_runs import RunScores
+from kws_export.evaluation.score_file import RunScores
 from kws_export.evaluation.thresholds import operating_point, point_at
 from kws_export.report.comparison import Comparison
 from kws_export.report.figures import Key, figures

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kws_edge.model.score import SCORES
 from kws_export.cli import main
-from kws_export.evaluation.score_runs import RunScores
+from kws_export.evaluation.score_file import RunScores
 from kws_export.evaluation.scoring import TARGETS
 from kws_export.evaluation.studies import Difference
 from kws_export.report import loss_plots, report_tables, shift_plots
