@@ -1,6 +1,5 @@
 """A real Chromium, driven over its DevTools protocol; its microphone is a recording."""
 
-import base64
 import contextlib
 import itertools
 import json
@@ -90,10 +89,6 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
-    def screenshot(self, file: Path) -> None:
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        file.write_bytes(base64.b64decode(shot["data"]))
 
 
 @contextlib.contextmanager

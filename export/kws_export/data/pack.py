@@ -318,7 +318,7 @@ def _decoded(coded: "np.ndarray[Any, np.dtype[np.uint8]]") -> I16:
     return as_int16(samples)
 
 
-def open_packs(names: Sequence[str], step: Callable[[], None] = lambda: None) -> Pack:
+def open_packs(names: Sequence[str]) -> Pack:
     """Packs, folders and single recordings together, as they are given at the command line; each recording once."""
     pieces: list[Piece] = []
     for name in names:
@@ -326,7 +326,7 @@ def open_packs(names: Sequence[str], step: Callable[[], None] = lambda: None) ->
         if path.suffix == ".npz":
             pieces += Pack.load(path).pieces
         elif path.is_dir():
-            pieces += collect(path.parent, Source.of(path), step)
+            pieces += collect(path.parent, Source.of(path))
         elif is_audio(path):
             pieces += [
                 Piece(Source(path.name), path.name, transcript(path), part)

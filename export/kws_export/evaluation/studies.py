@@ -78,7 +78,7 @@ class Difference(NamedTuple):
     high: float
 
 
-def coverage_difference(first: Bools, second: Bools, *, seed: int = 0) -> Difference:
+def coverage_difference(first: Bools, second: Bools) -> Difference:
     """Coverage of one rule less that of another.
 
     Parameters
@@ -86,10 +86,10 @@ def coverage_difference(first: Bools, second: Bools, *, seed: int = 0) -> Differ
     first, second : bool [n, runs], what each accepts of the same n clips; the difference is the mean over the runs.
         Clips are redrawn alike for both rules and all runs, so the interval speaks of other clips, not of other runs.
     """
-    return _difference(lambda a, b: float(a.mean() - b.mean()), first, second, seed=seed)
+    return _difference(lambda a, b: float(a.mean() - b.mean()), first, second)
 
 
-def accepted_accuracy_difference(correct: Bools, first: Bools, second: Bools, *, seed: int = 0) -> Difference | None:
+def accepted_accuracy_difference(correct: Bools, first: Bools, second: Bools) -> Difference | None:
     """Accepted accuracy of one rule less that of another, as `coverage_difference`; correct is bool [n, runs] too.
 
     None where a rule accepts nothing in some run, or might in a resample of the clips.
@@ -100,14 +100,14 @@ def accepted_accuracy_difference(correct: Bools, first: Bools, second: Bools, *,
 
     if min(first.sum(axis=0).min(), second.sum(axis=0).min()) < 30:  # then a resample of none has odds below e^-30
         return None
-    return _difference(lambda r, a, b: accuracy(r, a) - accuracy(r, b), correct, first, second, seed=seed)
+    return _difference(lambda r, a, b: accuracy(r, a) - accuracy(r, b), correct, first, second)
 
 
-def _difference(statistic: Callable[..., float], *arrays: Bools, seed: int) -> Difference:
+def _difference(statistic: Callable[..., float], *arrays: Bools) -> Difference:
     shapes = {a.shape for a in arrays}
     if len(shapes) != 1 or arrays[0].ndim != 2:
         raise SettingError(f"arrays of shapes {[a.shape for a in arrays]}; expected one shape, [n, runs]")
-    return Difference(statistic(*arrays), *bootstrap_interval(statistic, *arrays, seed=seed))
+    return Difference(statistic(*arrays), *bootstrap_interval(statistic, *arrays))
 
 
 # ---- what was promised, and what came
@@ -149,7 +149,6 @@ def promise_in_halves(
     target: float,
     *,
     splits: int = 100,
-    seed: int = 0,
 ) -> Halves:
     """How often a threshold keeps its promise where both sets are drawn from one population.
 
@@ -160,7 +159,7 @@ def promise_in_halves(
     right, u = check_scored(correct, uncertainty)
     if right.size < 2 or splits < 1:
         raise SettingError(f"{right.size} clips, splits={splits}; expected 2 clips or more and a split")
-    rng, half = np.random.default_rng(seed), right.size // 2
+    rng, half = np.random.default_rng(0), right.size // 2
     kept, promised, coverage = [], [], []
     for _ in range(splits):
         order = rng.permutation(right.size)

@@ -180,7 +180,7 @@ class _Processes:
         if said == BEAT:
             return
         if said:
-            self._try_again(child, said, str(said))
+            self._try_again(said, str(said))
             child.killed = True  # it ends by itself; its end is no news
             return
         child.ready = True
@@ -208,13 +208,11 @@ class _Processes:
             self._obey(signal.SIGTERM)
         elif status == -signal.SIGKILL:
             most = f"--processes {self._settings.processes}"
-            self._try_again(
-                child, None, f"{said} (killed) before it could serve; expected memory for {most}: give fewer"
-            )
+            self._try_again(None, f"{said} (killed) before it could serve; expected memory for {most}: give fewer")
         else:
-            self._try_again(child, None, f"{said} before it could serve; its log, above, may say why")
+            self._try_again(None, f"{said} before it could serve; its log, above, may say why")
 
-    def _try_again(self, child: _Child, error: KwsEdgeError | None, said: str) -> None:
+    def _try_again(self, error: KwsEdgeError | None, said: str) -> None:
         """After a start that failed: again, later each time, unless nothing would be lost by giving up.
 
         At the beginning an error, as of a model, ends the program at once, and what may pass after some tries. Later,
@@ -250,7 +248,7 @@ class _Processes:
                 child.heard = now + _START  # its end comes first
                 child.process.kill()
                 if child.killed:
-                    self._try_again(child, None, f"process {child.process.pid} hangs before it could serve")
+                    self._try_again(None, f"process {child.process.pid} hangs before it could serve")
 
     @property
     def _stopping(self) -> bool:
