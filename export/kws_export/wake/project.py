@@ -21,9 +21,9 @@ from kws_export.data.pack import Pack
 from kws_export.stored import check_writable
 from kws_export.training.lock import held
 from kws_export.voices import Engine, get_engines
-from kws_export.wake.card import attribution, provenance
 from kws_export.wake.held_out import HeldOut
 from kws_export.wake.material import Material, Saying, hours, load_recordings, load_takes, part
+from kws_export.wake.provenance import attribution, provenance
 from kws_export.wake.release import Calibrated, release
 from kws_export.wake.sayings import near_takes, similar_phrases, spoken_near_misses, spoken_words, word_takes
 from kws_export.wake.settings import WakeSettings

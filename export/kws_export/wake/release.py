@@ -35,9 +35,10 @@ from kws_export.release.runtimes import check_runtimes
 from kws_export.training.checkpoint import Checkpoint
 from kws_export.training.description import uncalibrated_metadata
 from kws_export.training.recipe import Recipe
-from kws_export.wake.card import Provenance, wake_card
+from kws_export.wake.card import wake_card
 from kws_export.wake.held_out import PEOPLE, SNR, chosen, crowdings
 from kws_export.wake.material import Material
+from kws_export.wake.provenance import Provenance
 from kws_export.wake.settings import WakeSettings
 from kws_export.wake.training import UNKNOWN, VARIANT
 from kws_export.wake.whole_stream import SMOOTHING

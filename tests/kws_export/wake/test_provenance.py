@@ -1,4 +1,4 @@
-"""The sources on a wake word's card: each once, and nobody left out."""
+"""The sources of a wake word's model, as on its card: each once, and nobody left out."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from kws_edge import KeywordModel
 from kws_export.data.pack import Source, load_sources
 from kws_export.voices import ENGINES
-from kws_export.wake.card import Provenance, first_sources
+from kws_export.wake.provenance import Provenance, first_sources
 
 STREAM = "models/stream.onnx"
 
