@@ -26,7 +26,8 @@ from kws_edge.tuning.evaluation import rate_of
 from kws_edge.tuning.points import assess, weigh
 from kws_edge.tuning.soundscape import Word, compose, joined
 from kws_edge.tuning.traced import Traced, trace_stream
-from kws_export.data.pack import Pack, Piece, Source, collect, load_sources
+from kws_export.data.pack import Pack, Piece, collect
+from kws_export.data.sources import Source, load_sources
 from kws_export.wake.material import load_recordings
 
 EVALUATION = (

@@ -42,7 +42,8 @@ from kws_edge.tuning import calibration
 from kws_edge.tuning.evaluation import per_hour, rate_of
 from kws_edge.tuning.soundscape import Word, compose, joined
 from kws_edge.tuning.traced import Traced, trace_stream
-from kws_export.data.pack import collect, load_sources
+from kws_export.data.pack import collect
+from kws_export.data.sources import load_sources
 from kws_export.wake.material import load_recordings
 
 RESULTS = Path(__file__).resolve().parent / "recall.json"

@@ -57,7 +57,8 @@ def pack(
 
     from kws_edge.errors import SettingError
     from kws_edge.files import check_new
-    from kws_export.data.pack import Pack, Piece, Source, check_name, collect, each_once, load_sources, manifest_lines
+    from kws_export.data.pack import Pack, Piece, check_name, collect, each_once, manifest_lines
+    from kws_export.data.sources import Source, load_sources
     from kws_export.stored import check_writable
 
     check_name(out)

@@ -15,8 +15,9 @@ from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
 from kws_edge.text import folder_name
 from kws_edge.tuning.soundscape import speech_bounds
-from kws_export.data.pack import Kind, Pack, Piece
+from kws_export.data.pack import Pack, Piece
 from kws_export.data.repeats import warn_of_repeats
+from kws_export.data.sources import Kind
 
 HELD_OUT = 0.2
 """Of the speakers, voices and takes."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kws_edge.model.metadata import Metadata
 from kws_export.data.credit import NONE, Credit
-from kws_export.data.pack import Source
+from kws_export.data.sources import Source
 from kws_export.texts import UNSTATED
 from kws_export.toml import read_toml
 from kws_export.training.about import About

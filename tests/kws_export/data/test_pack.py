@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from kws_edge.errors import SettingError
 from kws_edge.files import read_arrays
 from kws_export.cli import main
-from kws_export.data.pack import Codec, Pack, Piece, Source, collect, load_sources, manifest_lines, open_packs
+from kws_export.data.pack import Codec, Pack, Piece, collect, manifest_lines, open_packs
+from kws_export.data.sources import Source
 
 SPEECH = Source("talk", "Talk", "CC0-1.0", "A. Talker")
 SOUNDS = Source("hum", "Hum", "CC BY 4.0", "B. Hummer", kind="sounds")
@@ -102,20 +103,6 @@ def test_clips_in_the_layout_of_speech_commands_say_what_their_folders_are_calle
     ]  # fmt: skip
 
 
-def test_a_share_of_the_speakers_stays_out_the_same_ones_every_time() -> None:
-    source = Source("talk", left_out=1 / 3)
-    kept = [speaker for speaker in map(str, range(600)) if source.holds(speaker)]
-    assert 350 < len(kept) < 450
-    assert kept == [speaker for speaker in map(str, range(600)) if Source("talk", left_out=1 / 3).holds(speaker)]
-
-
-@pytest.mark.parametrize("folder", ["speech/talk/", "./speech/talk", "speech//talk"])
-def test_the_same_speakers_stay_out_however_a_folder_is_written(folder: str) -> None:
-    speakers, sources = [str(i) for i in range(50)], [Source(f, left_out=0.5) for f in ("speech/talk", folder)]
-    assert sources[0] == sources[1]
-    assert [sources[1].holds(speaker) for speaker in speakers] == [sources[0].holds(speaker) for speaker in speakers]
-
-
 def test_so_many_minutes_are_taken(tmp_path: Path) -> None:
     (tmp_path / "talk").mkdir()
     for i in range(6):
@@ -126,29 +113,6 @@ def test_so_many_minutes_are_taken(tmp_path: Path) -> None:
 
 def test_the_manifest_names_licence_and_author(pack: Pack) -> None:
     assert "licence: CC BY 4.0; attribution: B. Hummer" in manifest_lines(pack)[1]
-
-
-def test_sources_are_read_from_toml(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text('[[source]]\nfolder = "a/b"\nlicence = "CC0-1.0"\n')
-    assert load_sources(tmp_path / "s.toml") == [Source("a/b", "b", "CC0-1.0")]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x = ", '[[source]]\nfolder = "a"\nlicense = "b"', "y = 1", "[[source]]\nname = 'a'", "source = 5",
-        'source = ["a"]', "x = " + "[" * 9999 + "]" * 9999,
-    ],
-)  # fmt: skip
-def test_a_file_of_sources_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "s.toml").write_text(text)
-    with pytest.raises(SettingError, match=r"s\.toml"):
-        load_sources(tmp_path / "s.toml")
-
-
-def test_the_shipped_list_of_sources_is_good(pytestconfig: pytest.Config) -> None:
-    sources = load_sources(pytestconfig.rootpath / "export" / "packs" / "negatives.toml")
-    assert all(source.licence != "not stated" and source.attribution != "not stated" for source in sources)
 
 
 def test_what_is_no_pack_is_refused(tmp_path: Path) -> None:
@@ -200,19 +164,6 @@ def test_a_pack_of_other_arrays_is_refused(pack: Pack, tmp_path: Path) -> None:
             Pack.load(tmp_path / "q.npz")
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"speaker": "("}, {"speaker": "abc"}, {"speaker": 5}, {"pattern": "/etc/*"}, {"pattern": "../*"},
-        {"pattern": ""},
-        {"minutes": "1"}, {"minutes": -1}, {"minutes": float("nan")}, {"licence": []}, {"left_out": True}, {"name": 1},
-    ],
-)  # fmt: skip
-def test_a_source_that_cannot_be_meant_is_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(SettingError, match="expected"):
-        Source("talk", **values)
-
-
 def test_where_the_disk_takes_no_more_no_part_of_a_pack_stays(
     pack: Pack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,13 +207,6 @@ def test_a_recording_whose_name_is_no_text_is_packed(tmp_path: Path) -> None:
     assert [piece.speaker for piece in Pack.load(tmp_path / "p.npz").pieces] == [os.fsdecode(b"x\xff.wav")]
     (line,) = manifest_lines(packed)
     assert line.startswith(r"caf\udce9: ")
-
-
-@pytest.mark.parametrize("field", ["name", "licence", "attribution"])
-def test_what_a_card_says_of_a_source_is_one_line(field: str) -> None:
-    with pytest.raises(SettingError, match="expected a text of one line"):
-        Source("a", **{field: "b\nc"})
-    assert "\n" not in Source("a\nError: forged").name
 
 
 def test_a_recording_that_is_given_twice_counts_once(

@@ -5,7 +5,8 @@ import pytest
 import soundfile
 
 from kws_edge.errors import SettingError
-from kws_export.data.pack import Source, collect, open_packs
+from kws_export.data.pack import collect, open_packs
+from kws_export.data.sources import Source
 from kws_export.data.transcripts import transcripts
 
 

@@ -7,7 +7,8 @@ import pytest
 import soundfile
 
 from kws_edge.errors import SettingError
-from kws_export.data.pack import Pack, Piece, Source
+from kws_export.data.pack import Pack, Piece
+from kws_export.data.sources import Source
 from kws_export.wake.material import LONGEST, MARGIN, Saying, cut_out, load_recordings, load_takes, part
 
 SPEECH, SOUNDS, WORDS = Source("talk"), Source("hum", kind="sounds"), Source("list", kind="words")

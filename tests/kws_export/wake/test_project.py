@@ -13,7 +13,8 @@ import tone_words
 
 from kws_edge import KeywordModel, Spotter
 from kws_edge.errors import ModelError, SettingError
-from kws_export.data.pack import Pack, Piece, Source
+from kws_export.data.pack import Pack, Piece
+from kws_export.data.sources import Source
 from kws_export.evaluation.scoring import METHOD
 from kws_export.training.lock import held
 from kws_export.wake.project import WakeProject

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kws_edge import KeywordModel
-from kws_export.data.pack import Source, load_sources
+from kws_export.data.sources import Source, load_sources
 from kws_export.voices import ENGINES
 from kws_export.wake.provenance import Provenance, first_sources
 
