@@ -22,7 +22,7 @@ def second(kind: str, read: ReadAt) -> int:
 
     Parameters
     ----------
-    kind : as libsndfile names it; 0 for MP3, which has no header for all of it (mp3.py).
+    kind : as libsndfile names it. Of MP3, which has no header for all of it, nothing is known here (mp3.py).
     """
     if kind == "OGG":
         return ogg.second_link(read)

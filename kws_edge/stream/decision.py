@@ -71,7 +71,7 @@ class Smoothed(NamedTuple):
     odds: float = 1.0
 
     def score(self, name: str) -> float:
-        """What is compared with the threshold of this name, of `metadata.SCORES`."""
+        """What is compared with the threshold of this name, of `score.SCORES`."""
         u = self.vacuity if name == "vacuity" else self.entropy
         return u if self.odds == 1 else u * self.odds / (u * self.odds + 1 - u)
 
