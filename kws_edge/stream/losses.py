@@ -27,6 +27,12 @@ class Losses:
         self._lost.append((start, start + seconds))
         while self._lost[-1][1] - self._lost[0][1] > SPAN:
             self._lost.popleft()
+        # Of those before the last few, only the stretches count that are long enough to hear in: a flood takes no room.
+        if len(self._lost) > _LEAST + 1:
+            (first, end), (begin, last) = self._lost[-_LEAST - 2], self._lost[-_LEAST - 1]
+            if begin - end < HEARABLE:
+                del self._lost[-_LEAST - 2]
+                self._lost[-_LEAST - 1] = first, last
 
     def too_many(self, now: float) -> bool:
         """Whether less than half of the last `SPAN` lay in stretches of at least `HEARABLE` without a loss."""
