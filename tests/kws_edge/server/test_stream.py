@@ -26,7 +26,8 @@ from tiny_model import LABELS, METADATA, save
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from kws_edge import KeywordModel, Spotter
+from kws_edge import KeywordModel, Spotter, StreamSettings
+from kws_edge.server.service import Service
 
 RATE = 16_000
 
@@ -101,7 +102,10 @@ def test_the_hello_says_what_will_be_understood(server: httpx.Client) -> None:
     assert hello["words"] == ["high", "low"]
     assert (hello["rate"], hello["encoding"], hello["hop"]) == (8000, "float32", 0.05)
     assert hello["thresholds"] == {"entropy": 0.7}
-    assert hello["version"]
+    assert (hello["window"], hello["posteriors"]) == (0.995, False)
+    assert (hello["idle_timeout"], hello["max_message"]) == (30, 2**18)  # by default
+    ready = server.get("/health/ready").json()
+    assert (hello["version"], hello["instance"]) == (ready["version"], ready["instance"])
 
 
 @pytest.mark.parametrize("chunk", [160, 1000, 1600, 16_001])
@@ -141,6 +145,16 @@ def test_float_samples_at_another_rate_give_the_same_words(
     assert [event["start"] for event in found] == pytest.approx([event["start"] for event in expected], abs=0.05)
 
 
+def test_where_none_is_named_the_first_model_that_is_calibrated_on_streams_listens(path: Path, tmp_path: Path) -> None:
+    calibrated = {"settings": StreamSettings.of(METADATA).to_dict() | {"thresholds": {"entropy": 0.4}}}
+    streams = [save(tmp_path, name, metadata=replace(METADATA, name=name, stream=calibrated)) for name in ("b", "c")]
+    with live_server(path, *streams) as server:
+        assert [model["name"] for model in server.get("/v1/models").json()["models"] if model["default"]] == ["tiny"]
+        with stream(server) as ws:
+            hello = receive(ws)
+    assert (hello["model"], hello["thresholds"]) == ("b", {"entropy": 0.4})
+
+
 def test_every_hop_is_told_where_posteriors_are_asked_for(server: httpx.Client) -> None:
     samples = speech()
     with stream(server, posteriors="true") as ws:
@@ -154,6 +168,22 @@ def test_every_hop_is_told_where_posteriors_are_asked_for(server: httpx.Client) 
     assert len(hops) == pytest.approx(len(samples) / RATE * 10 + 10, abs=2)
     assert hops[0]["state"] == "silence"
     assert all(sum(hop["probability"]) == pytest.approx(1, abs=1e-4) for hop in hops)
+
+
+def test_a_hop_is_told_as_the_package_tells_it(server: httpx.Client, path: Path) -> None:
+    samples, spotter = speech(), Spotter(KeywordModel.load(path))
+    with stream(server, posteriors="true") as ws:
+        ws.send(samples.tobytes())
+        send(ws, type="finish")
+        hops = [message for message in rest(ws) if message["type"] == "hop"]
+    for hop, part in zip(hops, np.split(samples, range(1600, len(samples), 1600)), strict=False):
+        spotter.push(part)
+        assert spotter.last
+        assert hop["state"] == spotter.last.state
+        assert hop["probability"] == pytest.approx(spotter.last.probability.tolist(), abs=1e-3)
+        for name in ("time", "level", "noise", "vacuity", "entropy"):
+            assert hop[name] == pytest.approx(getattr(spotter.last, name), rel=1e-3, abs=1e-3), name
+    assert {hop["state"] for hop in hops} == {"silence", "listening"}
 
 
 def test_silence_gives_no_event(server: httpx.Client) -> None:
@@ -185,6 +215,17 @@ def test_commands_count_only_after_a_wake_word(server: httpx.Client, expected: l
     assert last in told(wake=first, words=last)
     assert first not in told(wake=last, words=first)
     assert told(wake=first, wake_model="tiny", words=last) == told(wake=first, words=last)
+
+
+def test_a_wake_word_counts_for_as_long_as_was_asked_for(server: httpx.Client) -> None:
+    def told(seconds: float) -> list[str]:
+        with stream(server, abstentions="none", wake="high", words="low", wake_seconds=seconds) as ws:
+            ws.send(speech().tobytes())
+            send(ws, type="finish")
+            return [event["label"] for event in events(rest(ws))]
+
+    assert told(1) == ["high"]  # the pause after it has two seconds
+    assert told(10) == ["high", "low"]
 
 
 def test_streams_do_not_hear_each_other(server: httpx.Client, expected: list[dict[str, Any]]) -> None:
@@ -220,6 +261,14 @@ def test_after_a_reset_the_stream_is_as_new(server: httpx.Client, expected: list
         send(ws, type="finish")
         found = events(rest(ws))
     assert found[-len(expected) :] == same(expected)
+
+
+def test_after_a_reset_nothing_is_left_of_what_a_resampler_holds(server: httpx.Client) -> None:
+    with stream(server, rate=44_100) as ws:
+        ws.send(bytes(2 * 44_100))
+        send(ws, type="reset")
+        send(ws, type="finish")
+        assert rest(ws)[-1] == {"type": "end", "time": 1.0}  # the silence at the end alone
 
 
 def test_a_gap_moves_the_clock(server: httpx.Client) -> None:
@@ -260,6 +309,17 @@ def test_a_gap_that_cannot_be_is_refused(server: httpx.Client, samples: int) -> 
     with stream(server) as ws:
         send(ws, type="gap", samples=samples)
         assert refusal(ws)[:2] == (4000, "invalid-parameter")
+
+
+def test_an_hour_may_be_lost_at_once_at_any_rate_and_no_more(server: httpx.Client) -> None:
+    hour = 3600 * 48_000
+    with stream(server, rate=48_000) as ws:
+        send(ws, type="gap", samples=hour)
+        send(ws, type="finish")
+        assert rest(ws)[-1]["time"] == 3601
+    with stream(server, rate=48_000) as ws:
+        send(ws, type="gap", samples=hour + 1)
+        assert refusal(ws) == (4000, "invalid-parameter", f"a gap of {hour + 1}; expected 0 to {hour} samples")
 
 
 # What is refused
@@ -444,6 +504,19 @@ def test_more_streams_than_there_may_be_are_told_to_come_back(path: Path) -> Non
             assert receive(third)["type"] == "hello"
 
 
+def test_who_opens_streams_too_often_is_told_when_to_come_back(path: Path) -> None:
+    with live_server(path, client_rate=0.001, client_burst=1) as server:
+        began = time.monotonic()
+        with stream(server) as ws:
+            assert receive(ws)["type"] == "hello"
+        with stream(server) as ws:
+            *_, error = rest(ws)
+            took = time.monotonic() - began
+            assert ws.close_code == 1013
+    assert error["problem"]["type"] == "urn:kws-edge:problem:too-many-requests"
+    assert 1000 - took <= error["retry_after"] <= 1001
+
+
 def test_one_client_may_not_take_all_streams(path: Path) -> None:
     with live_server(path, max_client_streams=1) as server, stream(server) as first:
         receive(first)
@@ -461,8 +534,9 @@ def test_a_client_that_vanishes_leaves_its_place(path: Path) -> None:
 
 def test_a_key_comes_as_header_or_as_subprotocol(path: Path) -> None:
     with live_server(path, api_keys=(KEY,)) as server:
-        with stream(server) as ws:
-            assert refusal(ws)[:2] == (1008, "unauthorized")
+        for wrong in ({}, {"model": "nope"}):  # the answer to which would name the models
+            with stream(server, **wrong) as ws:
+                assert refusal(ws)[:2] == (1008, "unauthorized")
         for options in (
             {"_additional_headers": {"Authorization": f"Bearer {KEY}"}},
             {"_additional_headers": {"X-API-Key": KEY}},
@@ -470,7 +544,14 @@ def test_a_key_comes_as_header_or_as_subprotocol(path: Path) -> None:
         ):
             with stream(server, **options) as ws:
                 assert receive(ws)["type"] == "hello"
-                assert ws.subprotocol in (None, "kws-edge")
+                # Browsers give up where none of those that they offered is chosen, and the key must not be told again.
+                assert ws.subprotocol == ("kws-edge" if "_subprotocols" in options else None)
+
+
+def test_no_stream_is_compressed_whatever_a_client_offers(server: httpx.Client) -> None:
+    with stream(server, _compression="deflate") as ws:  # of which a few bytes can be very many
+        assert receive(ws)["type"] == "hello"
+        assert ws.protocol.extensions == []
 
 
 def test_a_plain_request_is_told_that_a_handshake_is_missing(server: httpx.Client) -> None:
@@ -546,6 +627,32 @@ def test_streams_are_counted(path: Path) -> None:
     assert 'kws_edge_stream_events_total{model="tiny",outcome="accepted"} 2.0' in text
     seconds = next(line for line in text.splitlines() if line.startswith("kws_edge_stream_audio_seconds_total"))
     assert float(seconds.split()[1]) == pytest.approx(len(speech()) / RATE + 1, abs=0.1)
+
+
+def test_a_stream_that_has_ended_is_one_line_of_log_and_nothing_else_is_kept_of_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    services: list[Service] = []
+    start = Service.start
+    monkeypatch.setattr(Service, "start", lambda *given: services.append(start(*given)) or services[-1])
+
+    def lines() -> list[dict[str, Any]]:
+        return [r.fields for r in caplog.records if r.getMessage() == "stream"]  # type: ignore[attr-defined]
+
+    with caplog.at_level(logging.INFO, "kws_edge.server"), live_server(path) as server:
+        with stream(server) as ws:
+            ws.send(bytes(2 * RATE))
+            send(ws, type="finish")
+            rest(ws)
+        with stream(server, words="nope") as ws:
+            rest(ws)
+        wait_for(lambda: len(lines()) == 2)
+        assert sorted(lines(), key=lambda line: line["code"]) == [
+            {"code": 1000, "seconds": 2.0},
+            {"code": 4000, "seconds": 0.0},
+        ]
+        wait_for(lambda: not services[0].open_streams)
+        assert len(services[0].streams) == 0
 
 
 def test_an_open_stream_is_told_that_the_server_restarts_and_does_not_hold_it_up(path: Path) -> None:
