@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import resource
 import signal
 import socket
@@ -28,13 +29,14 @@ from tiny_model import METADATA, TONES, save
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from kws_edge.errors import AudioError, ModelError
+from kws_edge.errors import AudioError, ModelError, SettingError
 from kws_edge.server.decoder import Decoder
 from kws_edge.server.fairness import FairQueue
 from kws_edge.server.http.connections import client_of
 from kws_edge.server.http.limits import Pace
 from kws_edge.server.http.websocket import MOST_CONTROL, MOST_FRAMES
-from kws_edge.server.service import models_of
+from kws_edge.server.observe import Metrics
+from kws_edge.server.service import Service, models_of
 from kws_edge.server.settings import ServerSettings
 
 CLIP = wav(tone(TONES["mid"]))
@@ -121,6 +123,17 @@ def test_a_long_text_in_a_form_is_refused_unread(server: httpx.Client) -> None:
 def test_a_boundary_that_cannot_be_is_refused(server: httpx.Client, boundary: str) -> None:
     kind = {b"Content-Type": f"multipart/form-data; boundary={boundary}".encode()}
     problem(server.post("/v1/classify", content=b"--x--", headers=kind), 400, "malformed")
+
+
+def test_what_is_said_in_a_form_is_not_written_to_the_disk(
+    server: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError("a file was to be written")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    long = server.post("/v1/classify", files={"file": ("long.wav", bytes(3 * 2**20))})
+    assert "not readable" in problem(long, 422, "invalid-audio")
 
 
 PAGES: list[dict[str, str]] = [
@@ -263,6 +276,22 @@ def test_a_model_whose_stream_settings_are_malformed_is_refused_at_the_start(tmp
     bad = replace(METADATA, name="bad", stream={"settings": {"thresholds": {}}})
     with pytest.raises(ModelError, match="bad"):
         models_of(ServerSettings.load(models=(str(save(tmp_path, "bad", metadata=bad)),)))
+
+
+def test_two_models_of_one_name_are_refused_at_the_start(tmp_path: Path) -> None:
+    files = [save(tmp_path, file, metadata=METADATA) for file in ("a", "b")]
+    with pytest.raises(SettingError, match="two are called 'tiny'; expected different names"):
+        models_of(ServerSettings.load(models=tuple(map(str, files))))
+
+
+def test_when_the_server_has_ended_no_decoder_is_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoders: list[Decoder] = []
+    start = Decoder.__init__
+    monkeypatch.setattr(Decoder, "__init__", lambda self, **given: (decoders.append(self), start(self, **given))[1])
+    with live_server(path, workers=2):
+        processes = [decoder._process for decoder in decoders]
+    assert len(processes) == 2
+    assert all(process and process.poll() is not None for process in processes)
 
 
 def a_decoder() -> Decoder:
@@ -434,6 +463,29 @@ def test_a_client_that_was_away_has_saved_up_nothing() -> None:
     assert {queue.pop(1.0).client for _ in range(4)} == {"a", "b"}
 
 
+def test_whoever_asks_for_one_thing_at_a_time_pays_for_it_too() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for client in ("heavy", "light"):
+        queue.append(Job(client))
+    turns = []
+    for _ in range(30):
+        job = queue.pop(1.0)
+        turns.append(job.client)
+        queue.charge(job.client, 8.0 if job.client == "heavy" else 0.0)
+        queue.append(Job(job.client))  # now that it has its answer
+    assert turns.count("light") > 5 * turns.count("heavy")
+
+
+def test_clients_that_come_once_are_forgotten() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for i in range(1000):
+        for client in ("regular", str(i)):
+            queue.append(Job(client))
+        for _ in range(2):
+            queue.charge(queue.pop(1.0).client, 0.0)
+    assert len(queue._spent) < 10
+
+
 def test_what_is_put_back_is_the_next_of_its_client() -> None:
     queue: FairQueue[Job] = FairQueue()
     jobs = [Job("a"), Job("a")]
@@ -474,6 +526,21 @@ def test_one_client_has_its_share_of_the_connections(path: Path, caplog: pytest.
         assert any(b"503" in received(sock) for sock in socks[-3:])
         assert server.get("/health/live").status_code == 200
         wait_for(lambda: "connections refused" in caplog.text)
+
+
+def test_the_share_of_one_address_leaves_room_for_others_until_all_is_taken(path: Path) -> None:
+    with live_server(path, max_connections=4, max_client_connections=2) as server, contextlib.ExitStack() as stack:
+        server.close()  # of whose connection nothing is left below
+        address = server.base_url.host, server.base_url.port
+
+        def answer(source: str) -> bytes:
+            sock = socket.create_connection(address, PATIENT, source_address=(source, 0))
+            stack.enter_context(sock).sendall(ASKED)
+            return sock.recv(12)[9:]
+
+        assert [answer("127.0.0.1") for _ in range(3)] == [b"200", b"200", b"503"]
+        assert [answer("127.0.0.2") for _ in range(2)] == [b"200", b"200"]
+        assert answer("127.0.0.3") == b"503"
 
 
 def test_streams_are_connections_too_and_a_place_is_free_again(path: Path) -> None:
@@ -698,6 +765,14 @@ def test_tiny_frames_in_all_streams_of_a_client_do_not_hold_up_others(path: Path
         assert max(seconds(20, lambda: server.get("/health/live", headers=CLOSE))) < 2
 
 
+def test_the_streams_of_a_client_share_a_pace_and_no_other_client_has_it(path: Path) -> None:
+    service = Service.start(ServerSettings.load(models=(str(path),)), Metrics())
+    service.pool.close()
+    first = service.pace("a")
+    assert service.pace("a") is first
+    assert service.pace("b") is not first
+
+
 def test_messages_of_all_streams_of_a_client_have_one_pace() -> None:
     async def count() -> int:
         pace, handled = Pace(50), 0
@@ -731,18 +806,22 @@ def test_a_stream_that_the_server_cannot_follow_is_told_how_far_it_is_behind(
     monkeypatch.setattr(Spotter, "push", slowly)
     with live_server(path) as server, connect(f"{str(server.base_url).replace('http', 'ws')}/v1/stream") as ws:
         ended = threading.Event()
+        sent: list[float] = []
 
         def speak() -> None:
             with contextlib.suppress(ConnectionClosed):
                 while not ended.wait(0.1):
+                    sent.append(0.1)  # s
                     ws.send(bytes(3200))
 
         threading.Thread(target=speak, daemon=True).start()
         assert json.loads(ws.recv(PATIENT))["type"] == "hello"
         message = json.loads(ws.recv(PATIENT))
+        most = sum(sent) + 0.01  # as it is rounded
         ended.set()
+        assert re.search(r"^kws_edge_stream_slow_total [1-9]", server.get("/metrics").text, re.MULTILINE)
     assert message["type"] == "slow"
-    assert 1 <= message["lag"] < 20
+    assert 1 <= message["lag"] <= most
 
 
 def test_a_recording_that_is_sent_as_fast_as_it_can_be_is_not_told_of_a_lag(
