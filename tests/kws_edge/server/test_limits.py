@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import re
 import select
@@ -36,6 +37,7 @@ from kws_edge.cli import main
 from kws_edge.errors import SettingError
 from kws_edge.server.http.limits import Places, RateLimiter
 from kws_edge.server.http.problems import CODES, ProblemError
+from kws_edge.server.processes.listening import announce, listen
 from kws_edge.server.serving import Server
 from kws_edge.server.settings import OTHER_VARIABLES, ServerSettings, mistyped_variables
 
@@ -443,6 +445,15 @@ def test_clients_do_not_share_a_rate() -> None:
         limiter.take("a", 0.5)
 
 
+def test_of_too_many_clients_those_that_have_been_away_longest_start_anew() -> None:
+    limiter = RateLimiter(1, 1)
+    for i in range(10_001):
+        limiter.take(str(i), 0)
+    limiter.take("0", 0)
+    with pytest.raises(ProblemError):
+        limiter.take("10000", 0)
+
+
 def test_a_million_clients_do_not_fill_the_memory() -> None:
     limiter = RateLimiter(1, 1)
     for i in range(20_000):
@@ -473,6 +484,29 @@ def test_other_origins_may_not_call_unless_they_are_named(path: Path) -> None:
         assert "Access-Control-Allow-Origin" not in other.headers
 
 
+def test_a_page_that_is_named_may_send_its_key_and_read_when_to_come_back(path: Path) -> None:
+    asks = {"Access-Control-Request-Headers": "authorization,content-type,x-api-key"}
+
+    def preflight(method: str = "POST", origin: str = "https://example.org") -> httpx.Response:
+        named = {"Origin": origin, "Access-Control-Request-Method": method}
+        return server.options("/v1/classify", headers=asks | named)
+
+    with live_server(path, cors_origins="https://example.org", api_keys=(KEY,)) as server:
+        allowed = preflight()  # which a browser sends without the key
+        assert allowed.status_code == 200
+        assert allowed.headers["Access-Control-Allow-Origin"] == "https://example.org"
+        assert {*asks["Access-Control-Request-Headers"].split(",")} <= {
+            name.strip().lower() for name in allowed.headers["Access-Control-Allow-Headers"].split(",")
+        }
+        assert preflight("DELETE").status_code == 400
+        refused = preflight(origin="https://example.com")
+        assert refused.status_code == 400
+        assert "Access-Control-Allow-Origin" not in refused.headers
+        answer = server.get("/v1/models", headers={"Origin": "https://example.org"})
+        assert answer.headers["Access-Control-Expose-Headers"] == "Retry-After, X-Request-ID"
+        assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
 # Failures, settings, the process
 
 
@@ -484,9 +518,13 @@ def test_a_failure_of_the_program_is_a_problem_and_a_log_line(
 
     with live_server(path) as server:
         monkeypatch.setattr(KeywordModel, "classify_batch", fail)
-        response = server.post("/v1/classify", content=CLIP, headers=WAV)
-        assert "secret" not in problem(response, 500, "internal")
+        alone = server.post("/v1/classify", content=CLIP, headers=WAV)
+        batch = server.post("/v1/classify/batch", files=[("files", ("a.wav", CLIP))] * 2)
+        for response in (alone, batch):
+            assert "secret" not in problem(response, 500, "internal")
         assert "secret detail" in caplog.text
+        failed = [record.fields for record in caplog.records if record.getMessage() == "failed"]  # type: ignore[attr-defined]
+        assert failed == [{"request_id": response.headers["X-Request-ID"]} for response in (alone, batch)]
         monkeypatch.undo()
         assert server.post("/v1/classify", content=CLIP, headers=WAV).status_code == 200
 
@@ -511,6 +549,9 @@ def test_settings_come_from_the_environment_and_what_is_given_outranks_it(monkey
         ({"max_body": "8M"}, r"--max-body / KWS_EDGE_MAX_BODY: '8M'; expected a whole number .* \(bytes\)$"),
         ({"workers": "many"}, "--workers / KWS_EDGE_WORKERS: 'many'; expected a whole number from 1 to 64$"),
         ({"max_clips": 100, "max_queue": 50}, "--max-clips 100 is over --max-queue 50"),
+        ({"max_client_queue": 31}, "--max-clips 32 is over --max-client-queue 31: no batch of it would fit"),
+        ({"max_upload_bytes": 2**22}, "--max-body 8388608 is over --max-upload-bytes 4194304"),
+        ({"max_client_upload_bytes": 2**22}, "--max-body 8388608 is over --max-client-upload-bytes 4194304"),
         ({"no_such": 1}, "--no-such / KWS_EDGE_NO_SUCH: no such setting"),
         ({"api_keys": "short"}, "^KWS_EDGE_API_KEYS: expected a key of 16 to 256"),
         ({"idle_timeout": float("nan")}, r"--idle-timeout .*: nan; expected a number above 0 up to 3600 \(seconds\)$"),
@@ -564,6 +605,32 @@ def test_behind_a_proxy_that_is_trusted_clients_are_told_apart(path: Path, proxi
     assert found == [200, 200, 429]
 
 
+@pytest.mark.parametrize("proxies", ["", "192.0.2.9"])
+def test_who_is_no_trusted_proxy_cannot_pass_for_others(path: Path, proxies: str) -> None:
+    with live_server(path, trusted_proxies=proxies, client_rate=0.001, client_burst=1) as server:
+        callers = ("192.0.2.1", "192.0.2.2")
+        found = [server.get("/v1/models", headers={"X-Forwarded-For": caller}).status_code for caller in callers]
+    assert found == [200, 429]
+
+
+def test_what_a_caller_says_before_a_trusted_proxy_does_not_count(path: Path) -> None:
+    with live_server(path, trusted_proxies="127.0.0.1", client_rate=0.001, client_burst=1) as server:
+        chains = ("192.0.2.1, 198.51.100.1", "192.0.2.2, 198.51.100.1", "192.0.2.2, 198.51.100.2")
+        found = [server.get("/v1/models", headers={"X-Forwarded-For": chain}).status_code for chain in chains]
+    assert found == [200, 429, 200]
+
+
+def test_limits_are_those_of_a_key_wherever_it_calls_from(path: Path) -> None:
+    keys, limits = (KEY, KEY[::-1]), {"client_rate": 0.001, "client_burst": 1}
+    with live_server(path, api_keys=keys, trusted_proxies="127.0.0.1", **limits) as server:
+        callers = (("192.0.2.1", KEY), ("192.0.2.2", KEY), ("192.0.2.1", KEY[::-1]))
+        found = [
+            server.get("/v1/models", headers={"X-Forwarded-For": caller, "X-API-Key": key}).status_code
+            for caller, key in callers
+        ]
+    assert found == [200, 429, 200]
+
+
 def test_mistyped_variables_are_named_with_what_may_be_meant_and_those_of_others_are_not() -> None:
     environment = ["KWS_EDGE_MAX_BODDY", "KWS_EDGE_SERVICE_XYZ", "kws_edge_port", "PATH", *OTHER_VARIABLES]
     environment += [f"KWS_EDGE_{name.upper()}" for name in ServerSettings.model_fields]
@@ -581,6 +648,18 @@ def test_every_variable_that_the_repository_reads_is_known_to_the_server() -> No
     }
     assert read
     assert list(mistyped_variables(read)) == []
+
+
+def test_an_address_of_ipv6_is_announced_as_a_url_can_have_it(caplog: pytest.LogCaptureFixture) -> None:
+    settings = ServerSettings.load(host="::1", port=0)
+    try:
+        sock = listen(settings)
+    except SettingError:
+        pytest.skip("needs IPv6")
+    with sock, caplog.at_level(logging.INFO, "kws_edge.server"):
+        announce(sock, settings)
+        port = sock.getsockname()[1]
+    assert [record.fields["url"] for record in caplog.records] == [f"http://[::1]:{port}"]  # type: ignore[attr-defined]
 
 
 def started(path: Path, *arguments: str, **environment: str) -> list[dict[str, Any]]:

@@ -21,9 +21,11 @@ from problems import problem
 from tiny_model import LABELS, METADATA, TONES, save
 
 from kws_edge import KeywordModel, Spotter
+from kws_edge.errors import ProviderError
 from kws_edge.model.prediction import Reason
 from kws_edge.server.app import create_app
 from kws_edge.server.http import schemas
+from kws_edge.server.service import models_of
 from kws_edge.server.settings import RUNTIME, ServerSettings
 
 
@@ -70,6 +72,12 @@ def test_a_form_is_answered_as_the_raw_body(server: httpx.Client) -> None:
     form = server.post("/v1/classify", files={"file": ("clip.wav", body, "audio/wav")})
     assert form.status_code == 200
     assert form.json() == raw.json()
+
+
+@pytest.mark.parametrize("kind", ["Audio/WAV", "AUDIO/x-flac; rate=16000", "Application/Octet-Stream"])
+def test_types_of_content_are_the_same_in_capitals(server: httpx.Client, kind: str) -> None:
+    response = server.post("/v1/classify", content=wav(tone(TONES["mid"])), headers={"Content-Type": kind})
+    assert response.json()["label"] == "mid"
 
 
 def test_a_channel_is_picked_by_its_number(server: httpx.Client) -> None:
@@ -445,6 +453,15 @@ def test_of_the_folder_of_the_runtime_nothing_else_is_served(tmp_path: Path) -> 
                 problem(server.get(f"/browser/{path}", headers=headers), 404, "not-found")
 
 
+def test_a_provider_that_there_is_not_stops_the_server_only_where_that_was_asked_for(path: Path) -> None:
+    given = {"models": (str(path),), "provider": "coreml"}
+    with pytest.warns(RuntimeWarning, match="coreml"):
+        (model,) = models_of(ServerSettings.load(**given)).values()
+    assert model.provider == "cpu"
+    with pytest.raises(ProviderError, match="coreml"):
+        models_of(ServerSettings.load(**given, strict=True))
+
+
 def test_health_says_what_runs(server: httpx.Client) -> None:
     assert server.get("/health/live").json() == {"status": "live"}
     ready = server.get("/health/ready").json()
@@ -456,6 +473,11 @@ def test_health_says_what_runs(server: httpx.Client) -> None:
 def test_a_load_balancer_may_ask_for_the_head_alone(server: httpx.Client, url: str) -> None:
     answer = server.head(url)
     assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_no_answer_may_be_taken_for_another_type_than_its_own(server: httpx.Client) -> None:
+    for url in ("/", "/page/app.js", "/v1/models", "/metrics", "/nothing"):
+        assert server.get(url).headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_metrics_count_requests_and_answers(path: Path) -> None:
