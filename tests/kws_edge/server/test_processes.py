@@ -1,7 +1,9 @@
 """`kws-edge serve --processes`: several processes are one server to whoever calls, starts, stops or measures it."""
 
+import asyncio
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -20,6 +22,9 @@ from tiny_model import TONES, save
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from kws_edge.server.inference import InferencePool
+from kws_edge.server.processes.sharing import _Telling
+from kws_edge.server.processes.supervisor import BEAT
 from kws_edge.server.settings import ServerSettings
 
 CLIP = wav(tone(TONES["mid"]))
@@ -364,6 +369,23 @@ def test_a_process_that_hangs_is_replaced(path: Path) -> None:
         server.process.terminate()
         assert server.end() == ""
         assert server.process.returncode == 0
+
+
+def test_a_process_whose_thread_is_at_one_piece_of_work_for_too_long_falls_silent(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = multiprocessing.Pipe()
+    settings = ServerSettings.load(models=(str(path),), hang_timeout=5, inference_timeout=2)
+    server = _Telling(settings, str(tmp_path), there)
+    server._service.pool.close()
+    server.config.load()
+
+    def says(longest: float) -> bool:
+        monkeypatch.setattr(InferencePool, "longest", longest)
+        asyncio.run(server.on_tick(0))
+        return here.poll() and here.recv() == BEAT
+
+    assert [says(longest) for longest in (0.0, 6.9, 7.1, 0.0)] == [True, True, False, True]
 
 
 def test_after_a_pause_of_all_of_them_none_is_replaced(path: Path) -> None:
