@@ -376,7 +376,7 @@ def test_a_verdict_a_model_in_words() -> None:
     stream = row(task="stream", core_share=0.011)
     slower = row(threads=2, p50_ms=3.0)
     assert verdicts([slower, row(), stream]) == [
-        "tiny: a clip of 1 s takes 2.0 ms, 1/400 of real time, on cpu with 1 thread; "
+        "tiny: a clip of 1 s takes 2.0 ms, 1/500 of real time, on cpu with 1 thread; "
         "a live stream 1.1% of one core, on cpu with 1 thread"
     ]
     assert verdicts([row(batch=8)]) == ["tiny: 400 clips a second, on cpu with 1 thread"]
