@@ -75,8 +75,7 @@ def verdicts(rows: Sequence[BenchRow]) -> list[str]:
         if clips:
             best = min(clips, key=lambda row: row.p50_ms)
             parts.append(
-                f"a clip of 1 s takes {best.p50_ms:.1f} ms, 1/{1e3 / best.p50_ms:.0f} of real time, "
-                f"on {_on(best)}"
+                f"a clip of 1 s takes {best.p50_ms:.1f} ms, 1/{1e3 / best.p50_ms:.0f} of real time, on {_on(best)}"
             )
         if streams:
             best = min(streams, key=lambda row: row.core_share)
