@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from kws_edge import throttle
 from kws_edge.server.http import connections as module
 from kws_edge.server.http.connections import Connections
 
@@ -43,7 +44,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
+    for users in (module, throttle):
+        monkeypatch.setattr(users, "time", clock)
     return clock
 
 
