@@ -145,7 +145,9 @@ def _expand(files: tuple[str, ...]) -> Iterator[str]:
         if file == STANDARD_INPUT or os.path.isfile(file):
             yield file
         else:
-            yield from [str(path) for path in recordings_at(file)] or [file]
+            unread: list[str] = []  # which fail in their turn
+            found = [str(path) for path in recordings_at(file, unread.append)]
+            yield from [*found, *unread] or [file]
 
 
 @contextmanager
@@ -161,8 +163,11 @@ def _source(name: str) -> Iterator[str | BinaryIO]:
                 detail = str(error).removeprefix("file object: ").removeprefix("audio: ")
                 raise AudioError(f"standard input: {detail}") from None
     elif os.path.isdir(name) or (glob.has_magic(name) and not os.path.exists(name)):
+        from kws_edge.audio.files import audio_in
         from kws_edge.audio.load import EXTENSIONS
 
+        if os.path.isdir(name):
+            audio_in(name)  # which says so where it cannot be read
         raise AudioError(f"{name}: no recording there; expected files that end in {', '.join(EXTENSIONS)}")
     else:
         yield name

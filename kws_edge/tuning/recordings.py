@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from kws_edge.arrays import F32
-from kws_edge.audio.files import recordings_at
+from kws_edge.audio.files import audio_in, recordings_at
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.audio.lists import check_found, read_list
-from kws_edge.audio.load import EXTENSIONS, MAX_SECONDS, is_audio, load, read_blocks
+from kws_edge.audio.load import EXTENSIONS, MAX_SECONDS, load, read_blocks
 from kws_edge.errors import SettingError, TooMuchAudioError
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.stream.framing import DEFAULT_HOP
@@ -70,6 +70,7 @@ def recordings(patterns: Sequence[str]) -> Recordings:
     Raises
     ------
     SettingError : one of them stands for no recording.
+    AudioError : a folder, or one below it, cannot be read.
     """
     found: set[Path] = set()
     for pattern in patterns:
@@ -107,12 +108,10 @@ def spoken(folder: Path, listed: Path | None, labels: Sequence[str] = ()) -> lis
     Raises
     ------
     SettingError : there are none, or the list is no list of them.
+    AudioError : the folder of a word cannot be read.
     """
-    clips = [
-        (path.parent.name, path)
-        for path in sorted(folder.glob("*/*"))
-        if is_audio(path) and not path.parent.name.startswith("_")
-    ]
+    words = [path for path in sorted(folder.glob("*/")) if not path.name.startswith("_")]
+    clips = [(word.name, path) for word in words for path in audio_in(word)]
     if listed:
         names = read_list(listed)
         check_found(listed, names, {f"{word}/{path.stem}" for word, path in clips}, {word for word, _ in clips})

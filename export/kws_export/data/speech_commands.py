@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from kws_edge.arrays import F32
+from kws_edge.audio.files import audio_in
 from kws_edge.audio.lists import check_found, read_lines, read_list
-from kws_edge.audio.load import EXTENSIONS, is_audio, load
+from kws_edge.audio.load import EXTENSIONS, load
 from kws_edge.errors import SettingError
 
 Split = Literal["train", "validation", "test"]
@@ -162,7 +163,7 @@ def listed(root: Path, name: str) -> list[Clip]:
 def noise_files(root: Path) -> list[Path]:
     """The recordings of `_background_noise_`, by name. Raises SettingError where there are none."""
     folder = root / "_background_noise_"
-    files = _audio_files(folder) if folder.is_dir() else []
+    files = audio_in(folder) if folder.is_dir() else []
     if not files:
         raise SettingError(f"no background noise: looked for {', '.join(EXTENSIONS)} files in {folder}")
     return files
@@ -190,11 +191,7 @@ def _split_keys(root: Path) -> dict[Split, set[str]]:
 
 def _keyed(folder: Path) -> dict[str, Path]:
     """A folder's clips by key, `folder/file` without extension."""
-    return {f"{folder.name}/{path.stem}": path for path in _audio_files(folder)}
-
-
-def _audio_files(folder: Path) -> list[Path]:
-    return sorted(filter(is_audio, folder.iterdir()), key=lambda p: p.name)  # paths sort differently on other systems
+    return {f"{folder.name}/{path.stem}": path for path in audio_in(folder)}
 
 
 def _word_files(root: Path) -> dict[str, Path]:
@@ -203,7 +200,7 @@ def _word_files(root: Path) -> dict[str, Path]:
         raise SettingError(f"no folder {root}; expected Speech Commands, as `kws-export download` leaves it")
     folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith(("_", ".")))
     files: dict[str, Path] = {}
-    for path in (path for folder in folders for path in _audio_files(folder)):
+    for path in (path for folder in folders for path in audio_in(folder)):
         key = f"{path.parent.name}/{path.stem}"
         if key in files:
             raise SettingError(f"{path} and {files[key].name} are one clip; keep one of the two")

@@ -5,8 +5,9 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from kws_edge.audio.load import is_audio
+from kws_edge.audio.files import audio_below
 from kws_edge.errors import SettingError
+from kws_edge.files import read_text
 from kws_edge.text import one_line, shown
 
 TRANSCRIPTS: Final = "transcripts.tsv"
@@ -25,8 +26,9 @@ def transcripts(folder: Path, recordings: Collection[Path] = ()) -> dict[Path, s
     Raises
     ------
     SettingError : a table cannot be read, names no recording, has two texts for one, or a name that several have.
+    AudioError : a folder below it cannot be read.
     """
-    every = sorted({*filter(is_audio, folder.rglob("*")), *recordings})
+    every = sorted({*audio_below(folder), *recordings})
     texts: dict[Path, str] = {}
     for table in sorted(folder.rglob(TRANSCRIPTS), key=lambda path: len(path.parts)):
         texts |= _of_table(table, [path for path in every if path.is_relative_to(table.parent)])
@@ -68,7 +70,7 @@ def transcript(recording: Path) -> str:
 
 def _rows(table: Path) -> dict[str, str]:
     try:
-        lines = table.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other ends of lines
+        lines = read_text(table).split("\n")  # a text may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"{table}: {error}; expected lines of a file's name, a tab and its text, as UTF-8") from None
     rows: dict[str, str] = {}

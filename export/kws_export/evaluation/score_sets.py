@@ -27,8 +27,9 @@ from pathlib import Path
 import numpy as np
 
 from kws_edge.arrays import F32, I64
+from kws_edge.audio.files import audio_in
 from kws_edge.audio.level import measure
-from kws_edge.audio.load import is_audio, load
+from kws_edge.audio.load import load
 from kws_edge.audio.pcm import as_float
 from kws_edge.errors import SettingError
 from kws_edge.model.features import FrontEnd
@@ -130,14 +131,14 @@ def clip_sets(
         return np.stack(heard), np.full(len(heard), NO_WORD)
 
     whole: dict[str, Sequence[Path]] = {}
-    cut = {"background": _audio_in(root / "_background_noise_"), "sounds": sounds, "speech": speech}
+    cut = {"background": _optional(root / "_background_noise_"), "sounds": sounds, "speech": speech}
     if UNKNOWN not in labels:
         whole["other_words"] = [c.path for c in index(root) if c.word not in labels]
-        whole["unknown"] = _audio_in(root / UNKNOWN)
+        whole["unknown"] = _optional(root / UNKNOWN)
     if SILENCE in labels:
         del cut["background"]
     else:
-        whole["silence"] = _audio_in(root / SILENCE)
+        whole["silence"] = _optional(root / SILENCE)
     sets = [ClipSet(name, key(name, files[name]), partial(split, name), paths[name]) for name in SPLITS]
     for recordings, read in ((whole, clip_of), (cut, seconds_of)):
         sets += [
@@ -231,5 +232,5 @@ def _digest_at(path: Path, changed: int) -> bytes:
     return hashlib.sha256(path.read_bytes()).digest()
 
 
-def _audio_in(folder: Path) -> list[Path]:
-    return sorted(filter(is_audio, folder.glob("*")))
+def _optional(folder: Path) -> list[Path]:
+    return audio_in(folder) if folder.is_dir() else []

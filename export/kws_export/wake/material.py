@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import get_args
 
 from kws_edge.arrays import I16
+from kws_edge.audio.files import audio_in
 from kws_edge.audio.level import SAMPLE_RATE, measure
-from kws_edge.audio.load import is_audio, load
+from kws_edge.audio.load import load
 from kws_edge.audio.pcm import as_float, as_int16
 from kws_edge.errors import SettingError
 from kws_edge.text import folder_name
@@ -119,7 +120,7 @@ def load_recordings(folder: Path, labels: Sequence[str]) -> list[Saying]:
             if p.is_dir() and p.name.casefold() in (label.casefold(), folder_name(label).casefold())
         )
         for where in own or ([folder] if len(labels) == 1 else []):
-            paths += [(label, path) for path in sorted(filter(is_audio, where.iterdir()))]
+            paths += [(label, path) for path in audio_in(where)]
     unnamed = not any("_nohash_" in path.stem for _, path in paths)
     found: list[Saying] = []
     first: dict[bytes, tuple[str, Path]] = {}
