@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, BinaryIO, NamedTuple
 
 from kws_edge.arrays import F32
-from kws_edge.audio import joined, mp3, ogg, riff
+from kws_edge.audio import caf, joined, mp3, ogg, riff
 from kws_edge.audio.riff import NO_SIZE
 from kws_edge.errors import AudioError
 
@@ -46,6 +46,7 @@ _HEADS = (  # format as libsndfile names it, offset, magic: what is handed to li
     ("AU", 0, (b".snd", b"dns.")),
     ("CAF", 0, (b"caff",)),
 )
+_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _FORM_KINDS = (b"AIFF", b"AIFC")  # what else is in a FORM, as 8SVX, is not read
 
 
@@ -108,11 +109,20 @@ class _View:
             self.warnings.append(_first_alone(kind))
         if kind == "MP3":
             self._correct_mp3()
-        elif at := riff.unfinished_data_size(self.read_at, self.size):
-            self.corrections = [(at, b"\xff\xff\xff\xff")]
+        elif kind == "WAV":
+            self.corrections = riff.unfinished_sizes(self.read_at, self.size)
+        elif kind == "CAF":
+            self._correct_caf()
         elif ogg.is_opus(head):
             self.corrections, end = ogg.corrections(self.read_at)
             self.size = self.announced = int(min(end, self.size))
+
+    def _correct_caf(self) -> None:
+        at, claimed, present = caf.data_size(self.read_at, self.size)
+        if claimed == -1 or claimed > present:  # which libsndfile takes for damage
+            self.corrections = [(at, present.to_bytes(8, "big"))]
+        if claimed > present:
+            self.warnings.append(_missing(claimed, present))
 
     def _correct_mp3(self) -> None:
         found = mp3.survey(self.read_at)
@@ -269,32 +279,39 @@ def _muted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Keep Ctrl-C for the end of a call of libsndfile.
+    """Keep Ctrl-C, and what else a program takes for a wish to end, for the end of a call of libsndfile.
 
     It calls back for the file's bytes, and what is raised there is printed, and taken for the end of the file.
     """
-    if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
+    handlers: dict[int, Any] = {n: h for n in _ENDING if callable(h := signal.getsignal(n))}
+    if threading.current_thread() is not threading.main_thread() or not handlers:
         yield  # only the main thread is interrupted
         return
     came: list[tuple[int, FrameType | None]] = []
-    handler: Any = signal.signal(signal.SIGINT, lambda *given: came.append(given))
+    for number in handlers:
+        signal.signal(number, lambda *given: came.append(given))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         if came:
-            handler(*came[0])
+            handlers[came[0][0]](*came[0])
 
 
 def _shortfalls(info: str) -> list[str]:
     """What libsndfile's notes on a file say of sizes that are larger than what is there."""
     notes = re.findall(r"^\s*(\w[\w ]*?)\s*: (\d+) \(should be (\d+)\)", info, re.MULTILINE)
     return [
-        f"the header announces {claimed} bytes, {present} are present: the end is missing"
+        _missing(claimed, present)
         for chunk, claimed, present in notes
         # The outermost size is often wrong by some bytes, where nothing is missing from the data.
         if chunk not in ("RIFF", "FORM") and int(present) < int(claimed) < NO_SIZE
     ]
+
+
+def _missing(claimed: int | str, present: int | str) -> str:
+    return f"the header announces {claimed} bytes, {present} are present: the end is missing"
 
 
 def _foreign(head: bytes) -> str | None:

@@ -3,7 +3,7 @@
 A page says at which sample it ends, its granule position, and libsndfile 1.2 takes one that is before the end of the
 packets decoded so far for damage. ffmpeg writes such positions where it makes them from rounded time stamps: now and
 then a page's is some 10 ms early. Players go by the packets. So the pages are numbered anew from their packets before
-libsndfile sees them.
+libsndfile sees them. It also takes the rate before encoding, which a writer need not know, for the one to decode at.
 
 Source: RFC 3533 (Ogg), RFC 6716 section 3.1 (the packet's first byte), RFC 7845 section 4 (granule positions).
 """
@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
+from kws_edge.audio.resample import MAX_RATE, MIN_RATE
 from kws_edge.audio.riff import ReadAt
 
 _HEAD: Final = 27  # bytes of a page before its segment table
 _FLAGS, _GRANULE, _SERIAL, _CRC, _SEGMENTS = 5, 6, 14, 22, 26
 _FIRST, _LAST = 2, 4  # flags of a stream's first and last page
 _NONE: Final = 2**64 - 1  # the position of a page on which no packet ends
+_RATE: Final = 12  # where the rate before encoding stands in the first packet of Opus, a number of four bytes
+_FULL_RATE: Final = 48_000  # at which all that Opus can hold is decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,9 @@ class _OggPage:
     last: bool
 
     def corrected(self, granule: int) -> Iterator[tuple[int, bytes]]:
-        """The bytes to put in place for another position, and for the checksum that goes with it.
-
-        The checksum is linear: it changes by that of the difference alone, so a damaged page stays damaged.
-        """
-        difference = (self.granule ^ granule).to_bytes(8, "little")
-        crc = self.crc ^ _checksum(difference + bytes(self.length - _GRANULE - 8))
-        yield self.at + _GRANULE, granule.to_bytes(8, "little")
-        yield self.at + _CRC, crc.to_bytes(4, "little")
+        """The bytes to put in place for another position, and for the checksum that goes with it."""
+        old, new = self.granule.to_bytes(8, "little"), granule.to_bytes(8, "little")
+        return _replaced(self.at, self.length, self.crc, _GRANULE, old, new)
 
 
 @dataclass(slots=True)
@@ -82,6 +80,27 @@ class _OggStream:
                 yield from page.corrected(wanted)
 
 
+def _replaced(page: int, length: int, crc: int, at: int, old: bytes, new: bytes) -> Iterator[tuple[int, bytes]]:
+    """Other bytes at a place of a page, and the checksum that goes with them.
+
+    The checksum is linear: it changes by that of the difference alone, so a damaged page stays damaged.
+    """
+    difference = bytes(a ^ b for a, b in zip(old, new, strict=True))
+    changed = crc ^ _checksum(difference + bytes(length - at - len(old)))
+    yield from sorted([(page + at, new), (page + _CRC, changed.to_bytes(4, "little"))])
+
+
+def _rate(page: int, head: bytes, sizes: bytes, body: bytes) -> Iterator[tuple[int, bytes]]:
+    """The full rate in place of one that says nothing, such as the 0 of a writer that does not know it.
+
+    libsndfile would decode at 8 kHz, without what is above 4 kHz.
+    """
+    rate = body[_RATE : _RATE + 4]
+    if body.startswith(b"OpusHead") and len(rate) == 4 and not MIN_RATE <= int.from_bytes(rate, "little") <= MAX_RATE:
+        start, crc = len(head) + len(sizes), int.from_bytes(head[_CRC:_SEGMENTS], "little")
+        yield from _replaced(page, start + len(body), crc, start + _RATE, rate, _FULL_RATE.to_bytes(4, "little"))
+
+
 def is_opus(head: bytes) -> bool:
     """Whether a file begins as Ogg Opus does."""
     return head[:4] == b"OggS" and b"OpusHead" in head[:512]
@@ -104,21 +123,24 @@ def second_link(read: ReadAt) -> int:
 
 
 def corrections(read: ReadAt) -> tuple[list[tuple[int, bytes]], float]:
-    """What to write where in an Ogg Opus file whose positions contradict its packets, in order; nothing elsewhere.
+    """What to write where in an Ogg Opus file whose positions or rate would mislead, in order; nothing elsewhere.
 
     And where the last page ends: libsndfile takes what is behind it, as a tag, for damage. Infinite where none says
     that it is the last.
     """
     streams: dict[bytes, _OggStream] = {}
+    rates: list[tuple[int, bytes]] = []
     at, ended = 0, False
     while (head := read(at, _HEAD))[:4] == b"OggS" and len(head) == _HEAD:
         sizes = read(at + _HEAD, head[_SEGMENTS])
         body = read(at + _HEAD + len(sizes), sum(sizes))
+        rates += _rate(at, head, sizes, body)
         streams.setdefault(head[_SERIAL : _SERIAL + 4], _OggStream()).take(at, head, sizes, body)
         at += _HEAD + len(sizes) + len(body)
         ended = bool(head[_FLAGS] & _LAST)
     wrong = [stream for stream in streams.values() if stream.contradicts_itself()]
-    return sorted(change for stream in wrong for change in stream.corrections()), at if ended else math.inf
+    changes = [change for stream in wrong for change in stream.corrections()]
+    return sorted([*rates, *changes]), at if ended else math.inf
 
 
 def duration(packet: bytes) -> int:

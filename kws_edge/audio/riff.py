@@ -12,6 +12,8 @@ MAX_CHANNELS: Final = 16
 NO_SIZE: Final = 0x7FFF_0000
 """Sizes from here on are what writers to a pipe put where they cannot know the size."""
 
+_LARGE_DATA = 28  # where RF64 has the size of its data, in the chunk that comes first
+_NO_LARGE_SIZE = 1 << 63  # the same for sizes of eight bytes
 _MAX_CHUNKS = 10_000  # of a file: each costs a read
 _TAGS = {0x0042: "G.723.1", 0x0050: "MPEG layer 1 or 2", 0x00FF: "AAC", 0x0161: "WMA"}
 _TAGS |= {0x0270: "ATRAC3", 0x2000: "AC-3", 0x2001: "DTS"}
@@ -42,18 +44,23 @@ def chunks(read: ReadAt, order: Literal["big", "little"], start: int = 12) -> It
         start += 8 + size + size % 2
 
 
-def unfinished_data_size(read: ReadAt, size: int) -> int:
-    """Where a WAV file has a data size of 0 that its writer never came back to fill in; 0 where it has none.
+def unfinished_sizes(read: ReadAt, size: int) -> list[tuple[int, bytes]]:
+    """What to write where in place of a data size that the writer of a WAV file never came back to fill in.
 
     In a finished file without samples, what follows are chunks, up to where the RIFF size says that the file ends.
     """
     head = read(0, 12)
-    if head[:4] != b"RIFF" or not is_wav(head):
-        return 0
+    if not is_wav(head) or _order(head) == "big":
+        return []
     for name, at, length in chunks(read, "little"):
         if name == b"data":
-            return at if not length and at + 4 < size and not _ends_in_chunks(read, at + 4, size) else 0
-    return 0
+            start, large = at + 4, head[:4] == b"RF64"
+            claimed = int.from_bytes(read(_LARGE_DATA, 8), "little") if large else length
+            empty = not claimed and start < size and not _ends_in_chunks(read, start, size)
+            if large and (empty or claimed > _NO_LARGE_SIZE):
+                return [(_LARGE_DATA, (size - start).to_bytes(8, "little"))]
+            return [(at, b"\xff\xff\xff\xff")] if empty and not large else []
+    return []
 
 
 def _ends_in_chunks(read: ReadAt, start: int, size: int) -> bool:

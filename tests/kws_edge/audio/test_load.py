@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import struct
+import sys
 import tempfile
 import time
 import tracemalloc
@@ -18,6 +19,7 @@ import soxr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kws_edge.audio.files import audio_below, audio_in
 from kws_edge.audio.level import SAMPLE_RATE, measure
 from kws_edge.audio.load import Audio, load, read_blocks
 from kws_edge.errors import AudioError, SettingError, TooMuchAudioError
@@ -285,6 +287,31 @@ def test_an_unfinished_data_size_is_found_wherever_it_is_and_whatever_the_outer_
         assert np.array_equal(load(file).samples, load(wav(SECOND)).samples)
 
 
+@pytest.mark.parametrize("claimed", [(0, 0, 0), (2**64 - 1, 2**64 - 1, 0), (0, 0, 16_000)])
+def test_an_rf64_whose_writer_could_not_go_back_is_decoded(claimed: tuple[int, int, int]) -> None:
+    # case 8, as ffmpeg -rf64 always writes to a pipe: sizes of all and of the data, and the number of samples
+    file = bytearray(encode(as_int16(tone()), format="RF64"))
+    file[20:44] = struct.pack("<3Q", *claimed)
+    clip = load(bytes(file))
+    assert np.array_equal(clip.samples, load(wav(SECOND)).samples)
+    assert clip.warnings == ()
+
+
+def test_a_finished_rf64_without_samples_is_refused() -> None:
+    file = encode(np.zeros(0, np.int16), format="RF64")
+    with pytest.raises(AudioError, match="no samples"):
+        load(file + chunk(b"LIST", b"INFO"))
+
+
+def test_a_caf_whose_data_go_on_to_the_end_is_decoded() -> None:
+    # Apple's specification: a size of -1, of who writes as it records
+    file = encode(as_int16(tone()), format="CAF")
+    at = file.index(b"data") + 4
+    clip = load(file[:at] + b"\xff" * 8 + file[at + 8 :])
+    assert np.array_equal(clip.samples, load(wav(SECOND)).samples)
+    assert clip.warnings == ()
+
+
 @pytest.mark.parametrize("riff_size", [None, 36 + 12, 0])
 def test_chunks_after_no_data_are_not_taken_for_samples(riff_size: int | None) -> None:
     with pytest.raises(AudioError, match="no samples"):
@@ -303,10 +330,10 @@ def test_flac_of_unknown_length() -> None:
     assert np.array_equal(load(bytes(coded)).samples, load(wav(SECOND)).samples)
 
 
-@pytest.mark.parametrize("format", ["WAV", "WAVEX", "W64", "RF64", "AIFF", "AU"])
+@pytest.mark.parametrize("format", ["WAV", "WAVEX", "W64", "RF64", "AIFF", "AU", "CAF"])
 def test_data_that_end_early_are_decoded_with_a_warning(format: str) -> None:
     whole = encode(as_int16(tone()), format=format)
-    clip = load(whole[: len(whole) // 2])
+    clip = load(whole[:-16_000])
     assert np.array_equal(clip.samples, load(whole).samples[: len(clip.samples)])
     assert len(clip.samples) > 7_900
     assert len(clip.warnings) == 1
@@ -770,10 +797,18 @@ def test_damage_prints_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" not in capfd.readouterr().err
 
 
+def ended(*_: object) -> None:
+    """As a program is told by SIGTERM, where it tidies up before it ends."""
+    sys.exit(0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(("container", "codec"), [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS")])
-def test_ctrl_c_at_any_moment_of_decoding_ends_it(
-    container: str, codec: str, capfd: pytest.CaptureFixture[str]
+def test_a_signal_at_any_moment_of_decoding_ends_it(
+    container: str, codec: str, number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    handler = signal.default_int_handler if number == signal.SIGINT else ended
+    before = signal.signal(number, handler)
     file = encode(tone(seconds=3.0), format=container, subtype=codec)
 
     class Interrupted(io.BytesIO):
@@ -782,15 +817,54 @@ def test_ctrl_c_at_any_moment_of_decoding_ends_it(
         def read(self, n: int | None = -1, /) -> bytes:
             self.reads += 1
             if self.reads == self.at:
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(number)
             return super().read(n)
 
-    whole = Interrupted(file)
-    load(whole)
-    for at in range(1, whole.reads + 1):
-        source = Interrupted(file)
-        source.at = at
-        with pytest.raises(KeyboardInterrupt):
-            load(source)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    try:
+        whole = Interrupted(file)
+        load(whole)
+        for at in range(1, whole.reads + 1):
+            source = Interrupted(file)
+            source.at = at
+            with pytest.raises((KeyboardInterrupt, SystemExit)):
+                load(source)
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
     assert capfd.readouterr() == ("", "")
+
+
+# --- Recordings in folders --------------------------------------------------------------------------------------------
+
+
+def test_recordings_below_a_folder_are_found_to_its_depths(tmp_path: Path) -> None:
+    for name in ("a.wav", "b/c/d.OPUS", "b/.hidden.wav", "b/notes.txt", "e.flac/f.mp3"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = [path.relative_to(tmp_path).as_posix() for path in audio_below(tmp_path)]
+    assert sorted(found) == ["a.wav", "b/c/d.OPUS", "e.flac/f.mp3"]
+    assert [path.name for path in audio_in(tmp_path)] == ["a.wav"]
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_and_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "a.wav").touch()
+    (tmp_path / "shut").mkdir()
+    scandir = os.scandir
+
+    def refused(path: Any) -> Any:  # as for another user; the tests may be root's, to whom all is open
+        if os.fspath(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    monkeypatch.setattr(os, "listdir", refused)
+    unread: list[str] = []
+    assert [path.name for path in audio_below(tmp_path, unread.append)] == ["a.wav"]
+    assert unread == [str(tmp_path / "shut")]
+    for look in (lambda: list(audio_below(tmp_path)), lambda: audio_in(tmp_path / "shut")):
+        with pytest.raises(AudioError, match=r"shut: Permission denied; expected a folder all of which can be read"):
+            look()

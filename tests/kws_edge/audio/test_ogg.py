@@ -71,6 +71,16 @@ def test_positions_that_jump_back_do_not_end_a_file(shifts: dict[int, int]) -> N
     assert clip.warnings == ()
 
 
+@pytest.mark.parametrize("rate", [0, 1, 2**32 - 1])
+def test_a_rate_that_says_nothing_takes_nothing_away(rate: int) -> None:
+    """RFC 7845: 0 where the writer does not know it. libsndfile would decode at 8 kHz, without what is above 4."""
+    high = wav(tone(6_000, rate=48_000), 48_000, "OPUS", "OGG")
+    at = high.index(b"OpusHead") + 12
+    clip = load(moved(high[:at] + rate.to_bytes(4, "little") + high[at + 4 :], {}))
+    assert clip.source_rate == 48_000
+    assert np.std(clip.samples[1_000:15_000]) == pytest.approx(0.5 / np.sqrt(2), rel=0.05)
+
+
 def test_a_first_page_that_starts_before_the_stream_is_read() -> None:
     """What ffmpeg -itsoffset -0.5 leaves."""
     whole = opus()
