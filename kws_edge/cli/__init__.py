@@ -8,7 +8,8 @@ from typing import Any, Final
 import click
 
 from kws_edge.cli.arguments import refuse_empty_values, replace_renamed
-from kws_edge.cli.output import replace_closed_output, write_any_script
+from kws_edge.cli.output import replace_closed_output, said, write_any_script
+from kws_edge.cli.signals import tidied
 from kws_edge.errors import KwsEdgeError
 from kws_edge.text import one_line
 
@@ -56,20 +57,20 @@ class _Commands(click.Group):
         except BrokenPipeError:
             raise
         except OSError as error:  # of --help on a full disk
-            click.echo(f"Error: {one_line(error)}", err=True)
+            click.echo(f"Error: {said(error)}", err=True)
             ctx.exit(2)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. What is wrong is said in one line, and Ctrl-C ends in silence."""
         last_resort, logging.lastResort = logging.lastResort, _ShowRecords(logging.WARNING)
         try:
-            with warnings.catch_warnings():
+            with tidied(), warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise  # click ends in silence where the reader of a pipe went away
         except (KwsEdgeError, OSError) as error:
-            click.echo(f"Error: {one_line(error)}", err=True)
+            click.echo(f"Error: {said(error)}", err=True)
             ctx.exit(2)
         except KeyboardInterrupt:
             ctx.exit(130)

@@ -1,8 +1,15 @@
 """Standard output and error that can be written whatever their encoding, and even if they are closed."""
 
+import errno
 import io
 import os
 import sys
+from typing import Final
+
+from kws_edge.errors import KwsEdgeError
+from kws_edge.text import one_line
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def replace_closed_output() -> None:
@@ -26,3 +33,11 @@ def write_any_script() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
+
+
+def said(error: Exception) -> str:
+    """What is said of an error, in a line. An error of the system is one of its file, or else of what is printed."""
+    if isinstance(error, KwsEdgeError) or not isinstance(error, OSError) or not error.strerror:
+        return one_line(error)
+    where = "standard output" if error.filename is None and error.errno in _NO_ROOM else error.filename
+    return one_line(error.strerror if where is None else f"{where}: {error.strerror}")

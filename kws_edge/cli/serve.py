@@ -49,9 +49,11 @@ def serve(**given: Any) -> None:
 
     Exit status: 0 stopped by SIGTERM; 2 a setting, model or address that cannot be used; 130 stopped by Ctrl-C.
     """
+    from kws_edge.cli.signals import untidied
     from kws_edge.server.processes.supervisor import serve as run
     from kws_edge.server.settings import ServerSettings
 
+    untidied()
     run(ServerSettings.load(**{name: value for name, value in given.items() if value is not None}))
 
 

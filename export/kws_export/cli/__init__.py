@@ -3,9 +3,9 @@
 import click
 
 from kws_edge.cli.arguments import refuse_empty_values
-from kws_edge.cli.output import replace_closed_output, write_any_script
+from kws_edge.cli.output import replace_closed_output, said, write_any_script
+from kws_edge.cli.signals import tidied
 from kws_edge.errors import KwsEdgeError
-from kws_edge.text import one_line
 from kws_export.cli.average import average
 from kws_export.cli.download import download
 from kws_export.cli.export import export
@@ -35,14 +35,15 @@ class _OneLineErrors(click.Group):
         except BrokenPipeError:
             raise  # click ends in silence where the reader of a pipe went away
         except OSError as error:  # of --help on a full disk
-            raise click.ClickException(one_line(error)) from None
+            raise click.ClickException(said(error)) from None
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with tidied():
+                return super().invoke(ctx)
         except (KwsEdgeError, OSError) as error:
-            raise click.ClickException(one_line(error)) from None
+            raise click.ClickException(said(error)) from None
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)

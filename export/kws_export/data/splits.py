@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache as cached
 from pathlib import Path
@@ -223,7 +224,9 @@ def _write_arrays(folder: Path, clips: Sequence[Clip]) -> None:
     cropped: list[str] = []
     # Rows are appended, not stored through a memory map: a full disk is then an error and not a bus fault.
     # Threads are as fast as processes here, since the decoder releases the interpreter lock, and need no start-up.
-    with (folder / "samples.npy").open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
+    pool = ThreadPoolExecutor(os.cpu_count())
+    with (folder / "samples.npy").open("wb") as file, ExitStack() as ends:
+        ends.callback(pool.shutdown, cancel_futures=True)  # whatever ends it, the rest need not be decoded
         _write_header(file, len(clips))
         decoded = pool.map(_attempt, clips)
         console = Console(stderr=True)
