@@ -3,7 +3,8 @@
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ PARTIAL = ".partial"
 """The suffix of a file that is still being written; one that is left over, after a power cut, can be deleted."""
 MOST_TEXT = 64 << 20
 """Bytes of a list or a label track; the longest real ones have a few million."""
+MOST_MODEL = 256 << 20
+"""Bytes of a model's file; the largest real ones have two million."""
 
 
 def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -> None:
@@ -34,18 +37,20 @@ def replace_file(path: Path, content: bytes | str, *, mode: int | None = None) -
     """
     is_stream = path.is_symlink() and path.absolute().parts[1:2] in (("dev",), ("proc",))  # as /dev/stdout
     if is_stream or (path.exists() and not path.is_file()):  # in whose place no file must come
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        with _naming(path):
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
         return
     path = Path(os.path.realpath(path))  # unlike resolve, also of links in a circle
     partial = path.with_name(f".{path.name}.{os.urandom(4).hex()}{PARTIAL}")
     try:
-        with partial.open("xb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())  # else a power cut can leave the new name without its content
-        if mode is not None:
-            partial.chmod(mode)
-        os.replace(partial, path)
+        with _naming(path):
+            with partial.open("xb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())  # else a power cut can leave the new name without its content
+            if mode is not None:
+                partial.chmod(mode)
+            os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -65,6 +70,15 @@ def write_named(path: Path, content: bytes | str, *, mode: int | None = None) ->
         raise SettingError(f"cannot write {path}: {error.strerror}") from None
 
 
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """An OSError names the file that was to be written; that of a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+
+
 def add_file(path_of: Callable[[int], Path], number: int, content: bytes) -> Path:
     """Write a file under the first free number from one on, beside what other processes write; its path.
 
@@ -80,7 +94,7 @@ def add_file(path_of: Callable[[int], Path], number: int, content: bytes) -> Pat
             number += 1
             continue
         try:
-            with file:
+            with _naming(path), file:
                 file.write(content)
         except BaseException:
             path.unlink(missing_ok=True)
@@ -95,6 +109,22 @@ def make_blocking(stream: IO[bytes]) -> None:
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):  # no file of the system, as a BytesIO
         os.set_blocking(stream.fileno(), True)
+
+
+def read_model(path: Path) -> bytes:
+    """The content of a model's file.
+
+    Raises
+    ------
+    OSError : it cannot be read, is a pipe or a device, which may have no end, or has more than `MOST_MODEL` bytes.
+    ValueError : no file can have such a path.
+    """
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise OSError(errno.EINVAL, "a pipe or device", os.fspath(path))
+    if status.st_size > MOST_MODEL:
+        raise OSError(errno.EFBIG, f"more than {MOST_MODEL >> 20} MB", os.fspath(path))
+    return path.read_bytes()
 
 
 def read_text(path: Path) -> str:

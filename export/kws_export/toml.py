@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kws_edge.errors import SettingError
+from kws_edge.files import read_text
 
 
 def read_toml(path: Path, expected: str) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def read_toml(path: Path, expected: str) -> dict[str, Any]:
     SettingError : it cannot be read, or is no TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except OSError as error:
         raise SettingError(f"cannot read {path}: {error.strerror}; expected {expected}") from None
     except ValueError as error:

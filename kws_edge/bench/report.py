@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from kws_edge.bench.statistics import Ratio, ratio
 from kws_edge.errors import SettingError
+from kws_edge.files import read_text
 
 SCHEMA: Final = 1
 """The version of the JSON; a change that an older reader would misread raises it."""
@@ -190,7 +191,7 @@ class BenchReport:
         """
         expected = f"expected a file that kws-edge bench --out wrote, schema {SCHEMA}"
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(read_text(path))
             if values["schema"] != SCHEMA:
                 raise SettingError(f"{path}: schema {values['schema']}; {expected}")
             names = {field.name for field in fields(BenchRow)}

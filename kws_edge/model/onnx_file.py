@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from kws_edge.errors import ModelError, SettingError
-from kws_edge.files import check_new, write_named
+from kws_edge.files import check_new, read_model, write_named
 from kws_edge.model.metadata import KEY, LONGEST_NAME, Metadata
 from kws_edge.model.onnx_fields import METADATA_PROPS
 from kws_edge.model.protobuf import bytes_field, fields, values
@@ -29,7 +29,7 @@ def write_copy(source: Path, target: Path, metadata: Metadata, *, overwrite: boo
     SettingError : the target is the source, exists and is not to be overwritten, or cannot be written.
     """
     try:
-        data = source.read_bytes()
+        data = read_model(source)
     except OSError as error:
         raise ModelError(f"{source}: {error.strerror}; expected an ONNX file") from None
     check_target(source, target, overwrite=overwrite)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kws_edge.errors import ModelError
+from kws_edge.files import read_model
 from kws_edge.model.onnx_fields import (
     ATTRIBUTE,
     ATTRIBUTE_GRAPH,
@@ -64,7 +65,7 @@ def needed_operators(paths: Iterable[Path]) -> set[Operator]:
         optimised = Path(folder) / "optimised.onnx"
         for path in paths:
             try:
-                data = path.read_bytes()
+                data = read_model(path)
                 needed |= file_operators(data)
                 for layouts in (True, False):
                     open_session(data, CPU, 1, optimised=optimised, layouts=layouts)

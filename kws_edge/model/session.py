@@ -17,6 +17,7 @@ import onnxruntime as ort
 from kws_edge.arrays import F32, I64
 from kws_edge.audio.level import SAMPLE_RATE
 from kws_edge.errors import ModelError, ProviderError, SettingError
+from kws_edge.files import read_model
 from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, available_providers, full_name, open_session, short_name
@@ -191,7 +192,7 @@ if hasattr(os, "register_at_fork"):
 
 def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_model(path)
     except (OSError, ValueError) as e:
         raise ModelError(f"{path}: {getattr(e, 'strerror', None) or e}; expected an ONNX file") from None
     if not data:

@@ -15,6 +15,7 @@ import onnxruntime as ort
 
 from kws_edge.arrays import F32
 from kws_edge.errors import ModelError
+from kws_edge.files import read_model
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import KEY, Metadata
 from kws_edge.model.runtime import OUTPUTS, full_name, open_session, zero_states
@@ -114,7 +115,7 @@ def has_steps(model: KeywordModel) -> bool:
 def _read(model: KeywordModel) -> bytes:
     path = step_file(model)
     try:
-        return path.read_bytes()
+        return read_model(path)
     except OSError as e:
         raise ModelError(f"{path}: {e.strerror}; expected the step form of {model.path.name}") from None
 

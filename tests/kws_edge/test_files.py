@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from kws_edge.errors import SettingError
-from kws_edge.files import add_file, check_new, read_arrays, read_text, replace_file, write_named
+from kws_edge.files import (
+    MOST_MODEL,
+    add_file,
+    check_new,
+    read_arrays,
+    read_model,
+    read_text,
+    replace_file,
+    write_named,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -77,8 +86,9 @@ def test_a_write_that_fails_leaves_the_old_content_alone(
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(os, fails, full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         replace_file(path, b"new")
+    assert caught.value.filename == str(path)  # which the system does not say of a full disk
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 
@@ -155,3 +165,18 @@ def test_a_file_is_written_over_where_that_is_meant(tmp_path: Path) -> None:
 def test_what_a_user_named_and_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"^cannot write .*absent/bench\.md: No such file or directory$"):
         write_named(tmp_path / "absent" / "bench.md", "text")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_model_is_not_read_from_what_may_have_no_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.onnx")
+    for endless in (tmp_path / "pipe.onnx", Path("/dev/zero")):
+        with pytest.raises(OSError, match="a pipe or device"):
+            read_model(endless)
+
+
+def test_a_file_too_large_for_a_model_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "large.onnx").open("wb") as file:
+        file.truncate(MOST_MODEL + 1)  # takes no room on the disk
+    with pytest.raises(OSError, match="more than 256 MB"):
+        read_model(tmp_path / "large.onnx")

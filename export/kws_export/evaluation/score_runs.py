@@ -11,6 +11,7 @@ from typing import NamedTuple
 import onnx
 
 from kws_edge.errors import ModelError, SettingError
+from kws_edge.files import read_text
 from kws_edge.model.features import FrontEnd
 from kws_edge.model.keyword_model import KeywordModel
 from kws_edge.model.metadata import Metadata
@@ -98,10 +99,10 @@ class RunToScore:
 
 def _history(folder: Path) -> list[dict[str, float]]:
     path = folder / "history.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     try:
+        lines = read_text(path).splitlines() if path.is_file() else []
         return [json.loads(line) for line in lines]
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingError(f"{path}: {error}; expected a line of JSON for each epoch, as train writes") from None
 
 

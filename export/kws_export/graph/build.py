@@ -20,7 +20,7 @@ from onnx import TensorProto, checker, helper, numpy_helper
 
 from kws_edge.arrays import F32
 from kws_edge.errors import ModelError, SettingError
-from kws_edge.files import replace_file
+from kws_edge.files import read_model, replace_file
 from kws_edge.model.evidence import LOGIT_LIMIT
 from kws_edge.model.features import FrontEnd, dct_matrix, mel_filterbank
 from kws_edge.model.keyword_model import KeywordModel
@@ -141,7 +141,10 @@ def run_model(model: onnx.ModelProto) -> KeywordModel:
 def load_model(path: Path) -> tuple[onnx.ModelProto, Metadata]:
     """Read a file of either input, and what it says of itself. Raises ModelError where it is not one of ours."""
     try:
+        read_model(path)  # which refuses what has no end
         model = onnx.load(path)
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}; expected an ONNX file") from None
     except Exception as error:  # protobuf has no common error for what it cannot parse
         raise ModelError(f"{path} is not an ONNX file: {error}") from None
     properties = {entry.key: entry.value for entry in model.metadata_props}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kws_edge.errors import SettingError
+from kws_edge.files import read_text
 from kws_edge.model.variants import COMPARED, VARIANTS
 from kws_export.report.tables import Table
 
@@ -29,10 +30,10 @@ class LossTimes:
     def load(cls, path: Path) -> "LossTimes":
         """Read what the benchmark wrote. Raises SettingError where the file holds no such thing."""
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(read_text(path))
             losses = {name: float(found["loss_us"][name]) for name in COMPARED}
             return cls(int(found["batch"]), float(found["network_us"]), losses)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise SettingError(
                 f"{path} holds no times of the losses ({error!r}); expected what `python bench/losses.py --json` writes"
             ) from None

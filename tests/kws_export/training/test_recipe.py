@@ -201,6 +201,18 @@ def test_the_documentation_has_every_key_with_its_default() -> None:
         assert told == {key: json.loads(json.dumps(tables[name][key])) for key in told}
 
 
+def test_a_recipe_as_notepad_saves_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("variant = 'softmax'\r\n", encoding="utf-8-sig")  # with a byte order mark
+    assert Recipe.load(path).variant == "softmax"
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="has no /dev/zero")
+def test_a_recipe_without_end_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"cannot read /dev/zero: more than 64 MB of text; expected a recipe"):
+        Recipe.load(Path("/dev/zero"))
+
+
 def test_a_recipe_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "deep.toml"
     path.write_text("name = " + "[" * 100_000 + "]" * 100_000)
