@@ -18,6 +18,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, Protocol
 
+from kws_edge.cli.signals import tidied
 from kws_edge.errors import KwsEdgeError, SettingError
 from kws_export.training.lock import take_lock
 from kws_export.training.recipe import Recipe
@@ -284,9 +285,10 @@ def _train(run: SweepRun, settings: SweepSettings, parent: Connection) -> None:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
     try:
-        trainer = trainer_of(run, settings)
-        parent.send(trainer.epoch)
-        trainer.run(lambda step, steps, loss: None, parent.send)
+        with tidied():  # since the parent ends it by a signal, perhaps while it decodes the clips
+            trainer = trainer_of(run, settings)
+            parent.send(trainer.epoch)
+            trainer.run(lambda step, steps, loss: None, parent.send)
     except Exception as error:
         traceback.print_exc()
         parent.send(in_one_line(error))
