@@ -128,7 +128,7 @@ def read_model(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, with or without a byte order mark.
+    """The text of a UTF-8 file, with or without a byte order mark; its lines end in "\\n" whatever the file has.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def read_text(path: Path) -> str:
         data = file.read(MOST_TEXT + 1)
     if len(data) > MOST_TEXT:
         raise OSError(errno.EFBIG, f"more than {MOST_TEXT >> 20} MB of text")
-    return data.decode("utf-8-sig")
+    return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_arrays(path: Path) -> "dict[str, np.ndarray[Any, np.dtype[Any]]]":

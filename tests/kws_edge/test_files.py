@@ -149,6 +149,12 @@ def test_text_is_read_without_its_byte_order_mark(tmp_path: Path) -> None:
     assert read_text(tmp_path / "a.txt") == "ja\nñ\n"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_of_a_text_end_alike_whoever_wrote_it(tmp_path: Path, end: str) -> None:
+    (tmp_path / "a.txt").write_bytes(f"ja{end}ñ{end}{end}".encode())
+    assert read_text(tmp_path / "a.txt") == "ja\nñ\n\n"
+
+
 def test_text_without_an_end_is_refused_before_it_fills_the_memory() -> None:
     with pytest.raises(OSError, match="more than 64 MB of text"):
         read_text(Path("/dev/zero"))

@@ -35,7 +35,8 @@ main(["write"])
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_is_half_written_is_removed(tmp_path: Path, number: int) -> None:
-    done = told_to_end(tmp_path, number)
+    as_at_login = f"import signal; signal.signal({number:d}, signal.SIG_DFL)"
+    done = told_to_end(tmp_path, number, as_at_login)
     assert (done.returncode, done.stdout, done.stderr) == (-number, "", "")
     assert list(tmp_path.iterdir()) == []
 
