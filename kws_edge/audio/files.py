@@ -37,11 +37,10 @@ def recordings_at(given: str, unread: Unread | None = None) -> list[Path]:
 def audio_in(folder: str | Path) -> list[Path]:
     """The recordings in a folder, in order of name. Raises AudioError where it cannot be read."""
     try:
-        return sorted(
-            filter(is_audio, Path(folder).iterdir()), key=lambda p: p.name
-        )  # paths sort differently elsewhere
+        found = [path for path in Path(folder).iterdir() if is_audio(path)]
     except OSError as error:
         raise _refusal(error) from None
+    return sorted(found, key=lambda path: path.name)  # paths themselves sort differently on other systems
 
 
 def audio_below(folder: str | Path, unread: Unread | None = None) -> Iterator[Path]:

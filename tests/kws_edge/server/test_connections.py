@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from clock import Clock, clock_of
 
 from kws_edge import throttle
 from kws_edge.server.http import connections as module
@@ -31,22 +32,9 @@ class Connection:
         self.aborted = True
 
 
-class Clock:
-    """A clock that a test sets, in the place of the machine's."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for users in (module, throttle):
-        monkeypatch.setattr(users, "time", clock)
-    return clock
+    return clock_of(monkeypatch, module, throttle)
 
 
 def swept_for(seconds: float, connections: Connections, clock: Clock) -> None:

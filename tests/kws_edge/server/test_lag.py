@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from clock import Clock, clock_of
 
 from kws_edge.server import lag as module
 from kws_edge.server.lag import Lag
@@ -11,21 +12,9 @@ RATE = 32_000
 """Bytes of a second of 16-bit samples at 16 kHz."""
 
 
-class Clock:
-    """A clock that a test sets, in the place of the machine's."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
-    return clock
+    return clock_of(monkeypatch, module)
 
 
 def begun(waiting: Callable[[], int] | None) -> Lag:
